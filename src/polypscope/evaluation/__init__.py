@@ -1,0 +1,1 @@
+"""Published protocols as pure functions over records: no files, no pictures."""

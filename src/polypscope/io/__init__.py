@@ -1,0 +1,1 @@
+"""Video, images, masks, depth and tables in and out of files."""

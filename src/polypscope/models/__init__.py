@@ -1,0 +1,1 @@
+"""Networks in torch, one file per paper (needs the extra `train`)."""

@@ -1,0 +1,1 @@
+"""The way of a video: see, locate, follow, range, measure."""

@@ -1,0 +1,1 @@
+"""Tables, plots, overlays and self-contained HTML."""

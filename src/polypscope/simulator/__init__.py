@@ -1,0 +1,1 @@
+"""The virtual colon: geometry, polyps, scope, light, forceps, and exact truth for every pixel."""

@@ -1,0 +1,1 @@
+"""The training loop, losses, augmentation and export in torch (needs the extra `train`)."""
