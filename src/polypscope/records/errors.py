@@ -1,15 +1,15 @@
 """The errors a user can meet, each one sentence: what was expected, what was found, what to do.
 
-    PolypscopeError
-    ├── RecordError        a record was given a wrong shape, dtype, unit or value
-    ├── InputError         a file, folder or stream that was given cannot be used
-    │   ├── MissingInput       it is not there
-    │   ├── DamagedInput       it is there, but broken, truncated or not what its name says
-    │   └── UnsafeInput        it is refused: too large, or it leaves the given root
-    ├── OutputError        a result cannot be written (disk full, no permission, already there)
-    ├── UsageError         arguments that contradict each other or name something unknown
-    ├── ModelError         weights, cards or providers that are missing, corrupt or do not fit
-    └── MissingExtra       an optional dependency is needed; says which extra to install
+PolypscopeError
+├── RecordError        a record was given a wrong shape, dtype, unit or value
+├── InputError         a file, folder or stream that was given cannot be used
+│   ├── MissingInput       it is not there
+│   ├── DamagedInput       it is there, but broken, truncated or not what its name says
+│   └── UnsafeInput        it is refused: too large, or it leaves the given root
+├── OutputError        a result cannot be written (disk full, no permission, already there)
+├── UsageError         arguments that contradict each other or name something unknown
+├── ModelError         weights, cards or providers that are missing, corrupt or do not fit
+└── MissingExtra       an optional dependency is needed; says which extra to install
 """
 
 from __future__ import annotations
