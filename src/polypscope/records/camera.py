@@ -26,7 +26,7 @@ class Camera:
     lens: "pinhole" (radius = f tan θ) or "fisheye" (equidistant, radius = f θ), each with OpenCV's distortion terms.
 
     >>> round(Camera.from_fov(320, 320, 78.4).fx, 2)
-    196.19
+    196.18
     """
 
     width: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 from polypscope.records.checks import finite, non_negative_int, positive
@@ -114,7 +115,7 @@ class Track:
     def __post_init__(self) -> None:
         object.__setattr__(self, "id", non_negative_int("Track.id", self.id))
         indices = [p.index for p in self.points]
-        if not indices or any(b <= a for a, b in zip(indices, indices[1:], strict=False)):
+        if not indices or any(b <= a for a, b in itertools.pairwise(indices)):
             raise RecordError.of(
                 "Track.points",
                 expected="at least one point, frame indices rising",
