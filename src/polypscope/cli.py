@@ -1,0 +1,124 @@
+"""The command line: a table over the API and nothing else.
+
+Exit codes: 0 the work was done; 1 it failed, and one sentence says why; 2 the command was not understood.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from polypscope import __version__
+
+__all__ = ["COMMANDS", "GROUPS", "Command", "build_app", "main"]
+
+
+class Command(NamedTuple):
+    """Words on the command line, the API function that they call, and its first docstring line.
+
+    The line is repeated here so that `polypscope --help` need not import every API module; a contract test keeps
+    both equal.
+    """
+
+    words: str
+    function: str
+    summary: str
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        "doctor",
+        "polypscope.api.doctor:doctor",
+        "Check this installation: versions, cores, inference providers, shipped weights and extras.",
+    ),
+)
+
+# One line for each first word that has several commands under it.
+GROUPS: dict[str, str] = {
+    "datasets": "Look at, check and convert data sets.",
+    "evaluate": "Score predictions by the published protocols.",
+    "labels": "Derive further labels from masks.",
+    "measure": "Measure in millimetres.",
+    "models": "Look at the models that ship or were trained here.",
+}
+
+_HELP = """Find, outline and measure polyps in colonoscopy video, and prove how well.
+
+Research software, not a medical device."""
+_EPILOGUE = "Add --debug to any command to see the traceback of an error. Exit codes: 0 done, 1 failed, 2 wrong usage."
+
+
+def build_app(arguments: Sequence[str] = ()):  # type: ignore[no-untyped-def]  # cyclopts is imported late on purpose
+    """The cyclopts application for these arguments.
+
+    An API module is imported only when `arguments` name its command; the others are listed by their summary.
+    """
+    from cyclopts import App
+
+    app = App(
+        name="polypscope",
+        help=_HELP,
+        help_epilogue=_EPILOGUE,
+        version=__version__,
+        help_format="plaintext",
+        result_action="return_value",
+    )
+    groups: dict[str, App] = {}
+    for words, function, summary in COMMANDS:
+        *parents, name = words.split()
+        parent = app
+        for word in parents:
+            if word not in groups:
+                groups[word] = App(name=word, help=GROUPS[word])
+                app.command(groups[word])
+            parent = groups[word]
+        chosen = list(arguments[: len(words.split())]) == words.split()
+        # Without `help`, cyclopts takes the whole docstring of the function.
+        parent.command(function, name=name, **({} if chosen else {"help": summary}))
+    return app
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with its code."""
+    sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line and return its exit code."""
+    debug = "--debug" in arguments
+    arguments = [word for word in arguments if word != "--debug"]
+    try:
+        result = build_app(arguments)(arguments, exit_on_error=False)
+    except KeyboardInterrupt:
+        print("Stopped. What was written so far is kept.", file=sys.stderr)
+        return 130
+    except Exception as error:
+        if debug:
+            raise
+        return _report(error)
+    return int(getattr(result, "exit_code", 0))
+
+
+def _report(error: Exception) -> int:
+    """Print one sentence for an error and return the exit code."""
+    from cyclopts import CycloptsError
+
+    from polypscope.records.errors import PolypscopeError, UsageError
+
+    if isinstance(error, CycloptsError):
+        return 2  # cyclopts has printed what was wrong and what is near
+    if isinstance(error, PolypscopeError):
+        text = str(error)
+    elif isinstance(error, OSError) and error.strerror:
+        where = f"{error.filename}: " if error.filename else ""
+        text = f"{where}{error.strerror.lower()}; check the path, its permissions and the free space"
+    elif isinstance(error, MemoryError):
+        text = "out of memory; use fewer jobs or smaller pictures"
+    else:
+        text = (
+            f"an unexpected {type(error).__name__} ({error}); this is a fault in Polypscope: "
+            "run again with --debug and report the traceback"
+        )
+    print(f"Error: {text}", file=sys.stderr)
+    return 2 if isinstance(error, UsageError) else 1
