@@ -79,7 +79,8 @@ def exchange_signs(clusters: Sequence[Hashable], replicates: int, seed: int = 0)
     else:
         bits = np.random.default_rng(seed).integers(0, 2, size=(replicates, n))
         bits[0] = 0  # the observed labelling is one of the permutations
-    return (1.0 - 2.0 * bits)[:, index], exact
+    signs: Floats = (1.0 - 2.0 * bits.astype(np.float64))[:, index]
+    return signs, exact
 
 
 def mean_of_first_axis(means: Floats) -> Floats:
@@ -90,7 +91,7 @@ def mean_of_first_axis(means: Floats) -> Floats:
 def weighted_means(values: Floats, weights: Floats) -> Floats:
     """Means of `values` (units, ...) under each row of `weights` (B, units): (B, ...)."""
     flat = values.reshape(len(values), -1)
-    means = weights @ flat / weights.sum(axis=1, keepdims=True)
+    means: Floats = weights @ flat / weights.sum(axis=1, keepdims=True)
     return means.reshape(len(weights), *values.shape[1:])
 
 
