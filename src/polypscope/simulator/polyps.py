@@ -8,7 +8,9 @@ its mesh, as it stands in the wall, has that extent.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,7 +112,7 @@ def _profile(paris: str, rng: np.random.Generator) -> tuple[Array, float]:
         waist = foot * rng.uniform(0.75, 1.0)
         y = np.linspace(0, stalk, 24)
         r_stalk = waist + (foot * 1.25 - waist) * np.exp(-y / (0.25 * stalk)) + (foot - waist) * (y / stalk) ** 4
-        line = np.concatenate([np.stack([r_stalk, y], -1)[:-1], line + [0, stalk]])
+        line = np.concatenate([np.stack([r_stalk, y], -1)[:-1], line + np.array([0, stalk])])
         foot = float(r_stalk[0])
     return line, foot
 
@@ -130,8 +132,10 @@ class _Shape:
     h: Array  # each [rings, segments]
     first_polyp_ring: int
     apex_height: float
+    extent: float
 
 
+@lru_cache(maxsize=64)
 def _shape(model: PolypModel) -> _Shape:
     rng = np.random.default_rng(model.seed)
     line, foot = _profile(model.paris, rng)
@@ -177,7 +181,7 @@ def _shape(model: PolypModel) -> _Shape:
     radius = profile[:, :1] * lobes + np.abs(normal[:, :1]) * knob * np.sign(profile[:, :1] + 1e-9)
     height = profile[:, 1:] + np.abs(normal[:, 1:]) * knob
     # Knobs must close up at the pole, or the last ring would no longer be round the apex.
-    radius *= np.minimum(1.0, 0.2 + 0.8 * (profile[:, :1] / 0.15))  # noqa: keeps the pole thin
+    radius *= np.minimum(1.0, 0.2 + 0.8 * (profile[:, :1] / 0.15))
     stretch = rng.uniform(1.0, 1.7 if model.paris.startswith("0-II") else 1.28)
     turn = rng.uniform(0, np.pi)
     x0, y0 = radius * np.cos(phi) * stretch, radius * np.sin(phi)
@@ -188,7 +192,9 @@ def _shape(model: PolypModel) -> _Shape:
     top = float(height.max())
     bend = lean * (height / top) ** 1.5 * top
     apex = float(height[-1].mean() + (0.0 if model.paris == "0-IIa+c" else 0.002 * top))
-    return _Shape(x + bend * np.cos(way), y + bend * np.sin(way), height, first, apex)
+    x, y = x + bend * np.cos(way), y + bend * np.sin(way)
+    extent = extent_mm(np.stack([x, y, height], -1)[first:].reshape(-1, 3))
+    return _Shape(x, y, height, first, apex, extent)
 
 
 def extent_mm(points: Array) -> float:
@@ -197,10 +203,9 @@ def extent_mm(points: Array) -> float:
     from scipy.spatial.distance import pdist
 
     if len(points) > 40:
-        try:
+        # Points in one plane have no hull; their pairwise distances serve as they are.
+        with contextlib.suppress(QhullError):
             points = points[ConvexHull(points).vertices]
-        except QhullError:  # all points in one plane: the pairwise distances serve as they are
-            pass
     return float(pdist(points).max())
 
 
@@ -210,21 +215,24 @@ def grow(model: PolypModel, chart: Chart) -> Placement | None:
 
     shape = _shape(model)
     wall = LinearNDInterpolator(chart.uvw[:, :2], chart.uvw[:, 2])
-    scale = model.size_mm / 2.0
+    scale = model.size_mm / shape.extent
+    centre = float(wall(0.0, 0.0))
     for _ in range(40):
         x, y, h = shape.x * scale, shape.y * scale, shape.h * scale
         base = wall(x, y)
-        centre = float(wall(0.0, 0.0))
-        if not np.isfinite(base).all():
-            return None
         # Low parts follow the wall, high parts keep the polyp's own shape.
         follow = np.exp(-((h / (0.35 * scale + 1e-9)) ** 2))
+        lost = ~np.isfinite(base)
+        if np.any(lost & (follow > 0.05)) or not np.isfinite(centre):
+            return None
+        base = np.where(lost, centre, base)
         w = h + follow * base + (1 - follow) * centre
         rings = np.stack([x, y, w], -1)
         peak = shape.apex_height * scale
         f = float(np.exp(-((peak / (0.35 * scale)) ** 2)))
         last = rings[-1].mean(0)
-        apex = np.array([last[0], last[1], peak + f * float(wall(last[0], last[1])) + (1 - f) * centre])
+        under = float(wall(last[0], last[1]))
+        apex = np.array([last[0], last[1], peak + f * (under if np.isfinite(under) else centre) + (1 - f) * centre])
         above = np.concatenate([rings[shape.first_polyp_ring :].reshape(-1, 3), apex[None]])
         found = extent_mm(above)
         if abs(found - model.size_mm) < 1e-4:
@@ -241,7 +249,8 @@ def sew_polyp(
     None means that the place does not serve (the wall turns away under the polyp, or another polyp is there).
     """
     shape = _shape(model)
-    reach = float(np.hypot(shape.x, shape.y).max()) * model.size_mm * 0.62 + 2.2 * edge_mm
+    foot = float(np.hypot(shape.x[0], shape.y[0]).max()) * model.size_mm / shape.extent
+    reach = 1.06 * foot + 2.2 * edge_mm
     chart = chart_at(surface, normals, seed_vertex, reach)
     if chart is None:
         return None

@@ -110,7 +110,7 @@ def open_edges(faces: NDArray[np.int32]) -> NDArray[np.int32]:
 
 
 def chart_at(
-    surface: Surface, normals: NDArray[np.float32], seed: int, radius_mm: float, lean_deg: float = 66.0
+    surface: Surface, normals: NDArray[np.float32], seed: int, radius_mm: float, lean_deg: float = 72.0
 ) -> Chart | None:
     """The chart around vertex `seed` out to `radius_mm`, or None where the wall folds over within it."""
     vertices = surface.vertices
