@@ -168,6 +168,8 @@ def _coefficients(camera: Camera) -> Array:
     """Distortion padded to the lens's full length: four for a fisheye, eight for a pinhole."""
     full = np.zeros(4 if camera.lens == "fisheye" else 8)
     full[: len(camera.distortion)] = camera.distortion
+    # Coefficients too small to move a pixel would still overflow the root search below.
+    full[np.abs(full) < 1e-12] = 0.0
     return full
 
 
