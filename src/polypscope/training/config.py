@@ -1,0 +1,110 @@
+"""A training run as data: the TOML file of `polypscope train`, checked at the border."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from polypscope.records.errors import MissingInput, UsageError
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Source(_Table):
+    """One folder with `images/` and `masks/`."""
+
+    root: Path
+    weight: float = Field(default=1.0, gt=0, description="how often its pictures are drawn, relative to the others")
+    exclude: Path | None = Field(default=None, description="text file with one stem per line to leave out")
+    only: Path | None = Field(default=None, description="text file with the only stems to take")
+    name: str = ""
+
+
+class Model(_Table):
+    name: str = "pns_plus_stream"
+    arguments: dict[str, Any] = {}
+    imagenet: bool = True
+
+
+class Optimiser(_Table):
+    epochs: int = Field(default=12, gt=0)
+    batch: int = Field(default=16, gt=0)
+    rate: float = Field(default=1e-3, gt=0)
+    encoder_rate: float = Field(default=0.5, description="learning rate of the encoder, relative to `rate`")
+    weight_decay: float = 0.01
+    schedule: Literal["one-cycle", "cosine", "constant"] = "one-cycle"
+    warm_up: float = Field(default=0.1, ge=0, lt=1, description="share of the run spent rising")
+    ema: float = Field(default=0.998, ge=0, lt=1)
+    clip: float = Field(default=2.0, gt=0, description="largest norm of the gradient")
+    precision: Literal["float32", "bfloat16"] = "bfloat16"
+
+
+class Augment(_Table):
+    scale: tuple[float, float] = (0.55, 1.7)
+    rotate_deg: float = 180.0
+    aspect: float = 0.25
+    shift: float = 0.15
+    colour: float = 1.0
+    degrade: float = 0.35
+    highlights: float = 0.15
+    overlay: float = 0.15
+    field_of_view: float = 0.15
+    paste: float = 0.35
+
+
+class TrainConfig(_Table):
+    """Everything that decides a run's result."""
+
+    out: Path
+    seed: int = 0
+    sizes: tuple[int, ...] = (352,)
+    cache: Path | None = None
+    cache_side_px: int = 400
+    workers: int = 1
+    threads: int = 2
+    length: int | None = Field(default=None, description="pictures per epoch; all of them if not given")
+    model: Model = Model()
+    optimiser: Optimiser = Optimiser()
+    augment: Augment = Augment()
+    train: tuple[Source, ...]
+    validate_on: tuple[Source, ...] = ()
+    validate_size: int = 352
+
+
+def load_config(path: Path) -> TrainConfig:
+    """Read and check a TOML recipe; relative paths in it are relative to the file."""
+    if not path.is_file():
+        raise MissingInput(f"Training recipe: expected a TOML file, found nothing at {path}.")
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        config = TrainConfig.model_validate(raw)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"Training recipe {path}: expected TOML, found a mistake: {error}.") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UsageError(f"Training recipe {path}, {where}: {first['msg']}, found {first['input']!r}.") from error
+    return _resolved(config, path.parent)
+
+
+def _resolved(config: TrainConfig, base: Path) -> TrainConfig:
+    def absolute(path: Path | None) -> Path | None:
+        return None if path is None else (base / path.expanduser()).resolve()
+
+    def source(entry: Source) -> Source:
+        update = {"root": absolute(entry.root), "exclude": absolute(entry.exclude), "only": absolute(entry.only)}
+        return entry.model_copy(update=update)
+
+    return config.model_copy(
+        update={
+            "out": absolute(config.out),
+            "cache": absolute(config.cache),
+            "train": tuple(source(entry) for entry in config.train),
+            "validate_on": tuple(source(entry) for entry in config.validate_on),
+        }
+    )

@@ -1,0 +1,151 @@
+"""Training pictures: decoded once into an array on disk, drawn by weight, augmented as a pure function of a seed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import Dataset, Sampler
+
+from polypscope.records.errors import DamagedInput, MissingInput
+from polypscope.training.augment import AugmentSpec, augment
+
+Pair = tuple[Path, Path]
+
+
+def list_pairs(root: Path, exclude: Sequence[str] = (), only: Sequence[str] = ()) -> list[Pair]:
+    """(image, mask) files of `root/images` and `root/masks` with equal stems, sorted by name.
+
+    Parameters
+    ----------
+    exclude, only : stems to leave out, or the only stems to take.
+    """
+    masks = {path.stem: path for path in (root / "masks").glob("*") if not path.name.startswith(".")}
+    images = sorted(path for path in (root / "images").glob("*") if not path.name.startswith("."))
+    if not images:
+        raise MissingInput(f"Training data: expected pictures in {root / 'images'}, found none; check the path.")
+    skip, keep = set(exclude), set(only)
+    pairs = []
+    for image in images:
+        if image.stem in skip or (keep and image.stem not in keep):
+            continue
+        if image.stem not in masks:
+            raise MissingInput(f"Training data: expected a mask for {image} in {root / 'masks'}, found none.")
+        pairs.append((image, masks[image.stem]))
+    return pairs
+
+
+def read_rgb(path: Path) -> NDArray[np.uint8]:
+    picture = cv2.imread(str(path), cv2.IMREAD_COLOR)
+    if picture is None:
+        raise DamagedInput(f"Training data: expected a readable picture, found {path}; remove or replace it.")
+    return cv2.cvtColor(picture, cv2.COLOR_BGR2RGB)
+
+
+def read_mask(path: Path) -> NDArray[np.uint8]:
+    """Mask as 0 or 255, grey values above 128 being polyp."""
+    picture = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE)
+    if picture is None:
+        raise DamagedInput(f"Training data: expected a readable mask, found {path}; remove or replace it.")
+    return np.where(picture > 128, 255, 0).astype(np.uint8)
+
+
+def decoded(pairs: Sequence[Pair], side_px: int, folder: Path) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """All pairs as memory-mapped (N, side, side, 3) and (N, side, side) arrays, decoded on first use."""
+    key = hashlib.sha256("\n".join(f"{a}|{b}" for a, b in pairs).encode() + str(side_px).encode()).hexdigest()[:16]
+    images_path, masks_path = folder / f"{key}.images.npy", folder / f"{key}.masks.npy"
+    if not masks_path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        images = np.lib.format.open_memmap(images_path, "w+", np.uint8, (len(pairs), side_px, side_px, 3))
+        masks = np.empty((len(pairs), side_px, side_px), np.uint8)
+        for index, (image, mask) in enumerate(pairs):
+            images[index] = cv2.resize(read_rgb(image), (side_px, side_px), interpolation=cv2.INTER_AREA)
+            masks[index] = cv2.resize(read_mask(mask), (side_px, side_px), interpolation=cv2.INTER_AREA)
+        images.flush()
+        partial = masks_path.with_suffix(".part.npy")
+        np.save(partial, masks)
+        partial.rename(masks_path)  # renamed last, so that its presence means that both are whole
+    return np.load(images_path, mmap_mode="r"), np.load(masks_path, mmap_mode="r")
+
+
+@dataclass(frozen=True)
+class Draw:
+    """What one training picture is made of: which item, at which size, with which seed."""
+
+    item: int
+    donor: int
+    size: int
+    seed: int
+
+
+class Stills(Dataset[tuple[Tensor, Tensor]]):
+    """Augmented pictures from decoded arrays, indexed by `Draw`."""
+
+    def __init__(self, images: NDArray[np.uint8], masks: NDArray[np.uint8], spec: AugmentSpec) -> None:
+        self.images, self.masks, self.spec = images, masks, spec
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, draw: Draw) -> tuple[Tensor, Tensor]:
+        """RGB (3, S, S) uint8 and mask (1, S, S) uint8."""
+        cv2.setNumThreads(0)
+        rng = np.random.default_rng(draw.seed)
+        donor = (self.images[draw.donor], self.masks[draw.donor])
+        rgb, mask = augment(
+            np.asarray(self.images[draw.item]), np.asarray(self.masks[draw.item]), draw.size, rng, self.spec, donor
+        )
+        return torch.from_numpy(np.ascontiguousarray(rgb)).permute(2, 0, 1), torch.from_numpy(mask)[None]
+
+
+class Batches(Sampler[list[Draw]]):
+    """Batches of one epoch, a pure function of (seed, epoch); every batch has one size drawn from `sizes`.
+
+    With `rank` and `world`, each process gets its own equal share of the epoch.
+    """
+
+    def __init__(
+        self,
+        weights: NDArray[np.float64],
+        batch: int,
+        sizes: Sequence[int],
+        seed: int,
+        length: int | None = None,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        self.weights, self.batch, self.sizes, self.seed = weights / weights.sum(), batch, tuple(sizes), seed
+        self.length = length or len(weights)
+        self.rank, self.world = rank, world
+        self.epoch = 0
+
+    def __len__(self) -> int:
+        return self.length // (self.batch * self.world)
+
+    def __iter__(self) -> Iterator[list[Draw]]:
+        rng = np.random.default_rng((self.seed, self.epoch))
+        items = _balanced_draw(self.weights, self.length, rng)
+        donors = rng.choice(len(self.weights), self.length, p=self.weights)
+        seeds = rng.integers(0, 2**62, self.length)
+        for index in range(len(self)):
+            size = int(rng.choice(self.sizes))
+            start = (index * self.world + self.rank) * self.batch
+            yield [Draw(int(items[i]), int(donors[i]), size, int(seeds[i])) for i in range(start, start + self.batch)]
+
+
+def _balanced_draw(weights: NDArray[np.float64], length: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Items in proportion to their weight with the least repetition: whole parts surely, fractions by chance."""
+    expected = weights * length
+    counts = np.floor(expected).astype(np.int64)
+    rest = length - int(counts.sum())
+    if rest:
+        fraction = expected - counts + 1e-12
+        counts[rng.choice(len(weights), rest, replace=False, p=fraction / fraction.sum())] += 1
+    return rng.permutation(np.repeat(np.arange(len(weights)), counts))

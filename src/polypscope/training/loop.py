@@ -1,0 +1,238 @@
+"""The training loop: visible, resumable, and the same on one process or under `torchrun`.
+
+An epoch is a pure function of (weights, optimiser state, seed, epoch number), and a checkpoint is written after every
+epoch, so that a run which was stopped and resumed ends with the weights of one that was not.
+"""
+
+from __future__ import annotations
+
+import copy
+import csv
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from polypscope.models.efficientnet_lite import imagenet_state
+from polypscope.models.registry import create
+from polypscope.training.augment import AugmentSpec
+from polypscope.training.config import Source, TrainConfig
+from polypscope.training.data import Batches, Pair, Stills, decoded, list_pairs, read_mask, read_rgb
+from polypscope.training.losses import deep_supervision
+
+
+@dataclass
+class EpochLog:
+    """One row of `log.csv`."""
+
+    epoch: int
+    loss: float
+    rate: float
+    seconds: float
+    scores: dict[str, float]
+
+
+def train(config: TrainConfig, say: Callable[[str], None] = print) -> Path:
+    """Run or resume the training that `config` describes; returns the file with the averaged weights."""
+    rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    if world > 1 and not torch.distributed.is_initialized():
+        torch.distributed.init_process_group("gloo")
+    torch.set_num_threads(config.threads)
+    torch.manual_seed(config.seed)
+    config.out.mkdir(parents=True, exist_ok=True)
+    pairs, weights = gather(config.train)
+    images, masks = decoded(pairs, config.cache_side_px, config.cache or config.out / "cache")
+    model = build(config)
+    average = copy.deepcopy(model).eval()
+    optimiser = make_optimiser(model, config)
+    sampler = Batches(weights, config.optimiser.batch, config.sizes, config.seed, config.length, rank, world)
+    spec = AugmentSpec(**config.augment.model_dump())
+    total = config.optimiser.epochs * len(sampler)
+    first, step = 0, 0
+    last = config.out / "last.pt"
+    if last.exists():
+        saved = torch.load(last, map_location="cpu", weights_only=True)
+        model.load_state_dict(saved["model"])
+        average.load_state_dict(saved["average"])
+        optimiser.load_state_dict(saved["optimiser"])
+        first, step = saved["epoch"] + 1, saved["step"]
+        say(f"resuming after epoch {saved['epoch']}")
+    else:
+        _write_log_header(config)
+    runner = nn.parallel.DistributedDataParallel(model) if world > 1 else model
+    for epoch in range(first, config.optimiser.epochs):
+        sampler.epoch = epoch
+        started, losses = time.perf_counter(), []
+        # Workers are started anew each epoch so that they see this epoch's draws and nothing of the last one's.
+        loader = DataLoader(
+            Stills(images, masks, spec), batch_sampler=sampler, num_workers=config.workers,
+            prefetch_factor=4 if config.workers else None,
+        )
+        runner.train()
+        for batch_index, (rgb, mask) in enumerate(loader):
+            rate = schedule(step / total, config)
+            for group in optimiser.param_groups:
+                group["lr"] = rate * group["relative"]
+            loss = training_step(runner, rgb, mask, config)
+            optimiser.zero_grad(set_to_none=True)
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), config.optimiser.clip)
+            optimiser.step()
+            step += 1
+            update_average(average, model, min(config.optimiser.ema, (1 + step) / (10 + step)))
+            losses.append(float(loss.detach()))
+            if rank == 0 and batch_index % 20 == 0:
+                pace = (time.perf_counter() - started) / (batch_index + 1)
+                say(f"epoch {epoch} batch {batch_index}/{len(sampler)} loss {np.mean(losses[-20:]):.4f} {pace:.2f} s/batch")
+        if rank == 0:
+            scores = validate(average, config)
+            row = EpochLog(epoch, float(np.mean(losses)), rate, time.perf_counter() - started, scores)
+            _append_log(config, row)
+            say(f"epoch {epoch} {asdict(row)}")
+            state = {
+                "model": model.state_dict(), "average": average.state_dict(), "optimiser": optimiser.state_dict(),
+                "epoch": epoch, "step": step, "config": config.model_dump_json(),
+            }
+            _save(state, last)
+    final = config.out / "weights.pt"
+    if rank == 0:
+        _save({"model": average.state_dict(), "config": config.model_dump_json()}, final)
+    return final
+
+
+def build(config: TrainConfig) -> nn.Module:
+    """The model of the recipe, channels last (twice as fast on a CPU), from ImageNet weights if asked."""
+    model = create(config.model.name, **config.model.arguments)
+    if config.model.imagenet and hasattr(model, "encoder") and hasattr(model.encoder, "variant"):
+        model.encoder.load_state_dict(imagenet_state(model.encoder.variant), strict=False)
+    return model.to(memory_format=torch.channels_last)
+
+
+def make_optimiser(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
+    """AdamW; the encoder learns more slowly, and norms and biases are not decayed."""
+    groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            groups.setdefault((name.startswith("encoder."), parameter.ndim > 1), []).append(parameter)
+    settings = config.optimiser
+    return torch.optim.AdamW(
+        [
+            {
+                "params": parameters,
+                "relative": settings.encoder_rate if in_encoder else 1.0,
+                "weight_decay": settings.weight_decay if decays else 0.0,
+            }
+            for (in_encoder, decays), parameters in groups.items()
+        ],
+        lr=settings.rate,
+    )
+
+
+def schedule(progress: float, config: TrainConfig) -> float:
+    """Learning rate at `progress` in [0, 1) of the run."""
+    settings = config.optimiser
+    if settings.schedule == "constant":
+        return settings.rate
+    if progress < settings.warm_up:
+        return settings.rate * (0.04 + 0.96 * progress / settings.warm_up)
+    falling = (progress - settings.warm_up) / (1 - settings.warm_up)
+    floor = 1e-3 if settings.schedule == "one-cycle" else 0.0
+    return settings.rate * (floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * falling)))
+
+
+def training_step(model: nn.Module, rgb: Tensor, mask: Tensor, config: TrainConfig) -> Tensor:
+    """Loss of one batch: rgb (B, 3, S, S) and mask (B, 1, S, S), both uint8."""
+    x = normalise(rgb)
+    with torch.autocast("cpu", torch.bfloat16, enabled=config.optimiser.precision == "bfloat16"):
+        levels = model(x)
+    return deep_supervision(levels, mask.float() / 255)
+
+
+def normalise(rgb: Tensor) -> Tensor:
+    """uint8 RGB to what the encoder was trained with, channels last."""
+    return ((rgb.float() - 127) / 128).contiguous(memory_format=torch.channels_last)
+
+
+@torch.no_grad()
+def update_average(average: nn.Module, model: nn.Module, decay: float) -> None:
+    """Exponential moving average of the weights; running statistics of the norms are averaged too."""
+    for mean, value in zip(average.state_dict().values(), model.state_dict().values(), strict=True):
+        if mean.is_floating_point():
+            mean.lerp_(value, 1 - decay)
+        else:
+            mean.copy_(value)
+
+
+def gather(sources: Sequence[Source]) -> tuple[list[Pair], np.ndarray]:
+    """All pairs of the sources, with each pair's weight."""
+    pairs: list[Pair] = []
+    weights: list[float] = []
+    for source in sources:
+        found = list_pairs(source.root, _stems(source.exclude), _stems(source.only))
+        pairs += found
+        weights += [source.weight] * len(found)
+    return pairs, np.array(weights)
+
+
+def _stems(path: Path | None) -> list[str]:
+    return [] if path is None else [Path(line.strip()).stem for line in path.read_text().split("\n") if line.strip()]
+
+
+@torch.no_grad()
+def validate(model: nn.Module, config: TrainConfig) -> dict[str, float]:
+    """Mean Dice of pictures with a polyp (threshold 0.5, original size) and share of alarms on those without."""
+    model.eval()
+    scores: dict[str, float] = {}
+    for source in config.validate_on:
+        name = source.name or source.root.name
+        dices, alarms = [], []
+        for image, mask in list_pairs(source.root, _stems(source.exclude), _stems(source.only)):
+            rgb, truth = read_rgb(image), read_mask(mask) > 0
+            guess = predict(model, rgb, config.validate_size) >= 0.5
+            if truth.any():
+                dices.append(2 * (guess & truth).sum() / (guess.sum() + truth.sum()))
+            else:
+                alarms.append(bool(guess.any()))
+        scores[f"dice {name}"] = float(np.mean(dices))
+        if alarms:
+            scores[f"alarms {name}"] = float(np.mean(alarms))
+    return scores
+
+
+@torch.no_grad()
+def predict(model: nn.Module, rgb: np.ndarray, size: int) -> np.ndarray:
+    """Probability (H, W) float32 of one picture (H, W, 3) uint8."""
+    small = cv2.resize(rgb, (size, size), interpolation=cv2.INTER_AREA)
+    x = normalise(torch.from_numpy(small).permute(2, 0, 1)[None])
+    with torch.autocast("cpu", torch.bfloat16):
+        probability = model(x).float().sigmoid()[0, 0].numpy()
+    return cv2.resize(probability, rgb.shape[1::-1], interpolation=cv2.INTER_LINEAR)
+
+
+def _save(state: dict[str, object], path: Path) -> None:
+    partial = path.with_suffix(".part")
+    torch.save(state, partial)
+    partial.replace(path)
+
+
+def _columns(config: TrainConfig) -> list[str]:
+    return ["epoch", "loss", "rate", "seconds", *[f"dice {s.name or s.root.name}" for s in config.validate_on]]
+
+
+def _write_log_header(config: TrainConfig) -> None:
+    with (config.out / "log.csv").open("w", newline="") as file:
+        csv.writer(file).writerow(_columns(config))
+
+
+def _append_log(config: TrainConfig, row: EpochLog) -> None:
+    values = {"epoch": row.epoch, "loss": row.loss, "rate": row.rate, "seconds": row.seconds, **row.scores}
+    with (config.out / "log.csv").open("a", newline="") as file:
+        csv.writer(file).writerow([values.get(column, "") for column in _columns(config)])
