@@ -32,9 +32,7 @@ class AugmentSpec:
     paste: float = 0.35
 
 
-def geometric(
-    rgb: Image, mask: Image, size: int, rng: Generator, spec: AugmentSpec
-) -> tuple[Image, Image]:
+def geometric(rgb: Image, mask: Image, size: int, rng: Generator, spec: AugmentSpec) -> tuple[Image, Image]:
     """Flip, rotate, scale, stretch, shift and resample to (size, size) in one interpolation."""
     height, width = mask.shape
     scale = float(np.exp(rng.uniform(*np.log(spec.scale))))

@@ -73,7 +73,9 @@ def train(config: TrainConfig, say: Callable[[str], None] = print) -> Path:
         started, losses = time.perf_counter(), []
         # Workers are started anew each epoch so that they see this epoch's draws and nothing of the last one's.
         loader = DataLoader(
-            Stills(images, masks, spec), batch_sampler=sampler, num_workers=config.workers,
+            Stills(images, masks, spec),
+            batch_sampler=sampler,
+            num_workers=config.workers,
             prefetch_factor=4 if config.workers else None,
         )
         runner.train()
@@ -91,15 +93,20 @@ def train(config: TrainConfig, say: Callable[[str], None] = print) -> Path:
             losses.append(float(loss.detach()))
             if rank == 0 and batch_index % 20 == 0:
                 pace = (time.perf_counter() - started) / (batch_index + 1)
-                say(f"epoch {epoch} batch {batch_index}/{len(sampler)} loss {np.mean(losses[-20:]):.4f} {pace:.2f} s/batch")
+                recent = np.mean(losses[-20:])
+                say(f"epoch {epoch} batch {batch_index}/{len(sampler)} loss {recent:.4f} {pace:.2f} s each")
         if rank == 0:
             scores = validate(average, config)
             row = EpochLog(epoch, float(np.mean(losses)), rate, time.perf_counter() - started, scores)
             _append_log(config, row)
             say(f"epoch {epoch} {asdict(row)}")
             state = {
-                "model": model.state_dict(), "average": average.state_dict(), "optimiser": optimiser.state_dict(),
-                "epoch": epoch, "step": step, "config": config.model_dump_json(),
+                "model": model.state_dict(),
+                "average": average.state_dict(),
+                "optimiser": optimiser.state_dict(),
+                "epoch": epoch,
+                "step": step,
+                "config": config.model_dump_json(),
             }
             _save(state, last)
     final = config.out / "weights.pt"

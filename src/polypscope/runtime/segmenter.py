@@ -1,0 +1,132 @@
+"""The segmenter as the rest of the house sees it: RGB frames in, probability maps out, the state kept inside.
+
+The ONNX graph takes `image` (N, H, W, 3) uint8 and any number of `state_*` tensors, and returns `probability`
+(N, 1, H, W), `next_*` for each state, and optionally `feature_*`, which the depth head reuses. A state of zeros means
+"nothing seen yet".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from polypscope.records import ProbabilityMap
+from polypscope.records.errors import ModelError, RecordError
+from polypscope.runtime.backends import Session, open_session
+from polypscope.runtime.cards import ModelCard, find_card
+
+__all__ = ["DEFAULT_SEGMENTER", "Segmenter", "to_network"]
+
+DEFAULT_SEGMENTER = "polypscope-segmenter"
+_INTERPOLATION = {"area": cv2.INTER_AREA, "linear": cv2.INTER_LINEAR}
+
+
+class Segmenter:
+    """Outlines polyps in single pictures (`predict`) or frame by frame in a video (`step`).
+
+    >>> segmenter = Segmenter.load()                                              # doctest: +SKIP
+    >>> for frame in clip: probability = segmenter.step(frame.rgb)                # doctest: +SKIP
+    """
+
+    def __init__(self, card: ModelCard, session: Session) -> None:
+        self.card = card
+        self._session = session
+        names = [name for name, _, _ in session.inputs]
+        if card.kind != "segmenter" or "image" not in names or "probability" not in session.outputs:
+            raise ModelError(
+                f"Model {card.name}: expected a segmenter with input `image` and output `probability`, "
+                f"found a {card.kind} with inputs {', '.join(names)} and outputs {', '.join(session.outputs)}."
+            )
+        image = next(shape for name, shape, _ in session.inputs if name == "image")
+        expected = (card.input.height, card.input.width)
+        if tuple(image[1:3]) not in (expected, (None, None)):
+            raise ModelError(
+                f"Model {card.name}: expected an input of {expected[1]}×{expected[0]} as its card says, "
+                f"found {image[2]}×{image[1]} in the file; export the model again."
+            )
+        self._states = [(name, shape, dtype) for name, shape, dtype in session.inputs if name.startswith("state_")]
+        self._state: dict[str, NDArray[Any]] = {}
+        self._features: dict[str, NDArray[Any]] = {}
+        self.reset()
+
+    @classmethod
+    def load(cls, name_or_path: str | Path | None = None, threads: int = 2, provider: str = "cpu") -> Segmenter:
+        """Open the shipped segmenter, another shipped model by name, or an exported `.onnx` by path.
+
+        Parameters
+        ----------
+        name_or_path : model name or path; the shipped default when None.
+        threads : threads of the runtime.
+        provider : "cpu", "openvino", or a device that the installed ONNX Runtime offers.
+        """
+        card = find_card(DEFAULT_SEGMENTER if name_or_path is None else name_or_path)
+        return cls(card, open_session(card.check_file(), threads, provider))
+
+    @property
+    def streaming(self) -> bool:
+        """Whether `step` remembers earlier frames."""
+        return bool(self._states)
+
+    @property
+    def features(self) -> dict[str, NDArray[Any]]:
+        """Encoder features of the last frame, for heads that share the encoder."""
+        return self._features
+
+    def reset(self) -> None:
+        """Forget everything: call it at the start of a clip."""
+        self._state = self._zeros(1)
+
+    def renew_anchor(self) -> None:
+        """Start anew from the next frame: call it after a scene cut. The anchor will be that frame."""
+        self.reset()
+
+    def step(self, rgb: NDArray[np.uint8]) -> ProbabilityMap:
+        """Probability at the frame's own size, given the frames before it.
+
+        Parameters
+        ----------
+        rgb : (H, W, 3) uint8.
+        """
+        outputs = self._run(to_network(rgb, self.card)[None], self._state)
+        self._state = {name: outputs[name.replace("state_", "next_", 1)] for name, _, _ in self._states}
+        return _at_size(outputs["probability"][0, 0], rgb)
+
+    def predict(self, rgb: NDArray[np.uint8]) -> ProbabilityMap:
+        """Probability of a single picture (H, W, 3) uint8, at its own size; the state is neither used nor changed."""
+        return self.predict_batch([rgb])[0]
+
+    def predict_batch(self, pictures: Sequence[NDArray[np.uint8]]) -> list[ProbabilityMap]:
+        """Probabilities of single pictures of any sizes, in one run of the network."""
+        batch = np.stack([to_network(rgb, self.card) for rgb in pictures])
+        outputs = self._run(batch, self._zeros(len(batch)))
+        return [_at_size(values[0], rgb) for values, rgb in zip(outputs["probability"], pictures, strict=True)]
+
+    def _run(self, batch: NDArray[np.uint8], state: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        outputs = self._session.run({"image": batch, **state})
+        self._features = {name: value for name, value in outputs.items() if name.startswith("feature_")}
+        return outputs
+
+    def _zeros(self, count: int) -> dict[str, NDArray[Any]]:
+        return {name: np.zeros((count, *(n or 1 for n in shape[1:])), dtype) for name, shape, dtype in self._states}
+
+
+def to_network(rgb: NDArray[np.uint8], card: ModelCard) -> NDArray[np.uint8]:
+    """The picture as the network wants it: uint8 (height, width, 3) of the card's size."""
+    if not isinstance(rgb, np.ndarray) or rgb.dtype != np.uint8 or rgb.ndim != 3 or rgb.shape[2] != 3 or rgb.size == 0:
+        found = f"{rgb.dtype} {rgb.shape}" if isinstance(rgb, np.ndarray) else type(rgb).__name__
+        raise RecordError.of("rgb", expected="uint8 (H, W, 3)", found=found, hint="give 8-bit RGB")
+    size = (card.input.width, card.input.height)
+    if rgb.shape[1::-1] == size:
+        return rgb
+    return np.asarray(cv2.resize(rgb, size, interpolation=_INTERPOLATION[card.input.interpolation]), np.uint8)
+
+
+def _at_size(probability: NDArray[np.float32], rgb: NDArray[np.uint8]) -> ProbabilityMap:
+    height, width = rgb.shape[:2]
+    full = cv2.resize(probability, (width, height), interpolation=cv2.INTER_LINEAR)
+    return ProbabilityMap(np.clip(full, 0.0, 1.0, out=full))

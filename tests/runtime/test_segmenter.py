@@ -1,0 +1,164 @@
+"""The runtime around a graph small enough to know its answer: red channel plus what the state remembers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from polypscope.records.errors import MissingInput, ModelError, RecordError, UsageError
+from polypscope.runtime.cards import InputSpec, ModelCard, find_card, load_card
+from polypscope.runtime.segmenter import Segmenter
+
+onnx = pytest.importorskip("onnx", reason="building the test graph needs the train extra")
+SIZE = 8
+
+
+def _write_model(folder: Path, size: int = SIZE, **changes: object) -> Path:
+    """probability = 0.5 * red / 255 + 0.5 * state; the next state is the probability."""
+    from onnx import TensorProto, helper
+
+    def tensor(name: str, kind: int, shape: list) -> object:
+        return helper.make_tensor_value_info(name, kind, shape)
+
+    nodes = [
+        helper.make_node("Cast", ["image"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("Transpose", ["f"], ["t"], perm=[0, 3, 1, 2]),
+        helper.make_node("Split", ["t"], ["red", "green", "blue"], axis=1, num_outputs=3),
+        helper.make_node("Mul", ["red", "scale"], ["now"]),
+        helper.make_node("Mul", ["state_last", "half"], ["past"]),
+        helper.make_node("Add", ["now", "past"], ["probability"]),
+        helper.make_node("Identity", ["probability"], ["next_last"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "tiny",
+        [
+            tensor("image", TensorProto.UINT8, ["n", size, size, 3]),
+            tensor("state_last", TensorProto.FLOAT, ["n", 1, size, size]),
+        ],
+        [
+            tensor("probability", TensorProto.FLOAT, ["n", 1, size, size]),
+            tensor("next_last", TensorProto.FLOAT, ["n", 1, size, size]),
+        ],
+        [
+            helper.make_tensor("scale", TensorProto.FLOAT, [], [0.5 / 255]),
+            helper.make_tensor("half", TensorProto.FLOAT, [], [0.5]),
+        ],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    path = folder / "tiny.onnx"
+    path.write_bytes(model.SerializeToString())
+    card = ModelCard(
+        name="tiny",
+        kind="segmenter",
+        architecture="red",
+        summary="A graph for tests.",
+        file=path.name,
+        sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
+        bytes=path.stat().st_size,
+        input=InputSpec(width=SIZE, height=SIZE),
+    ).model_copy(update=changes)
+    (folder / "tiny.json").write_text(card.model_dump_json())
+    return path
+
+
+def _red(value: int, shape: tuple[int, int] = (12, 20)) -> np.ndarray:
+    picture = np.zeros((*shape, 3), np.uint8)
+    picture[..., 0] = value
+    return picture
+
+
+def test_a_picture_comes_back_at_its_own_size(tmp_path: Path) -> None:
+    segmenter = Segmenter.load(_write_model(tmp_path))
+    probability = segmenter.predict(_red(255))
+    assert probability.shape == (12, 20)
+    assert np.allclose(probability.values, 0.5)
+
+
+def test_step_remembers_and_predict_does_not(tmp_path: Path) -> None:
+    segmenter = Segmenter.load(_write_model(tmp_path))
+    values = [float(segmenter.step(_red(255)).values.mean()) for _ in range(3)]
+    assert values == pytest.approx([0.5, 0.75, 0.875])
+    assert float(segmenter.predict(_red(255)).values.mean()) == pytest.approx(0.5)
+    assert float(segmenter.step(_red(255)).values.mean()) == pytest.approx(0.9375)
+    segmenter.renew_anchor()
+    assert float(segmenter.step(_red(255)).values.mean()) == pytest.approx(0.5)
+
+
+def test_a_batch_of_different_sizes_equals_single_pictures(tmp_path: Path) -> None:
+    segmenter = Segmenter.load(_write_model(tmp_path))
+    rng = np.random.default_rng(0)
+    pictures = [rng.integers(0, 256, (h, w, 3), np.uint8) for h, w in ((9, 7), (30, 40), (8, 8))]
+    for one, rgb in zip(segmenter.predict_batch(pictures), pictures, strict=True):
+        assert np.array_equal(one.values, segmenter.predict(rgb).values)
+
+
+def test_a_damaged_weight_file_is_named(tmp_path: Path) -> None:
+    path = _write_model(tmp_path)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(ModelError, match=r"expected weights with SHA-256 .* damaged"):
+        Segmenter.load(path)
+
+
+def test_a_file_that_is_no_onnx_is_named(tmp_path: Path) -> None:
+    path = _write_model(tmp_path)
+    path.write_bytes(b"no model at all")
+    card = json.loads((tmp_path / "tiny.json").read_text())
+    card["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    (tmp_path / "tiny.json").write_text(json.dumps(card))
+    with pytest.raises(ModelError, match="expected an ONNX model that this runtime can load"):
+        Segmenter.load(path)
+
+
+def test_a_file_whose_size_is_not_the_cards_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="expected an input of 8×8 as its card says, found 16×16"):
+        Segmenter.load(_write_model(tmp_path, size=16))
+
+
+@pytest.mark.parametrize(
+    ("picture", "found"),
+    [
+        (np.zeros((4, 4), np.uint8), r"uint8 \(4, 4\)"),
+        (np.zeros((4, 4, 3), np.float32), "float32"),
+        (np.zeros((0, 4, 3), np.uint8), r"\(0, 4, 3\)"),
+        ("picture.png", "str"),
+    ],
+)
+def test_a_wrong_picture_is_named(tmp_path: Path, picture: object, found: str) -> None:
+    segmenter = Segmenter.load(_write_model(tmp_path))
+    with pytest.raises(RecordError, match=found):
+        segmenter.step(picture)  # type: ignore[arg-type]
+
+
+def test_a_missing_provider_is_never_replaced_silently(tmp_path: Path) -> None:
+    path = _write_model(tmp_path)
+    with pytest.raises(ModelError, match="Provider cuda: expected an ONNX Runtime that has CUDAExecutionProvider"):
+        Segmenter.load(path, provider="cuda")
+    with pytest.raises(UsageError, match="Provider: expected one of cpu, openvino"):
+        Segmenter.load(path, provider="abacus")
+
+
+def test_openvino_gives_the_same(tmp_path: Path) -> None:
+    pytest.importorskip("openvino", reason="the optional provider is not installed")
+    path = _write_model(tmp_path)
+    ours, theirs = Segmenter.load(path), Segmenter.load(path, provider="openvino")
+    picture = np.random.default_rng(1).integers(0, 256, (10, 11, 3), np.uint8)
+    for _ in range(2):
+        assert np.allclose(ours.step(picture).values, theirs.step(picture).values, atol=1e-6)
+
+
+def test_unknown_names_and_broken_cards_say_so(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="found 'nonesuch'"):
+        find_card("nonesuch")
+    with pytest.raises(MissingInput, match=r"absent\.onnx"):
+        find_card(tmp_path / "absent.onnx")
+    (tmp_path / "bad.json").write_text('{"name": 3}')
+    with pytest.raises(ModelError, match="found a mistake at name"):
+        load_card(tmp_path / "bad.json")
+    (tmp_path / "alone.onnx").write_bytes(b"x")
+    with pytest.raises(ModelError, match="expected its model card"):
+        find_card(tmp_path / "alone.onnx")
