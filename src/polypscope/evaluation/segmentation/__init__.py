@@ -1,5 +1,21 @@
 """Scores of segmented polyps: plain overlaps, and the SUN-SEG, still-image and PolypSense3D protocols."""
 
+from polypscope.evaluation.segmentation.frame import FrameScore, score_frame
 from polypscope.evaluation.segmentation.overlap import Counts, count, dice, iou, mean_dice, mean_iou
+from polypscope.evaluation.segmentation.spec import POLYPSENSE3D, STILLS, SUNSEG, Spec, protocol
 
-__all__ = ["Counts", "count", "dice", "iou", "mean_dice", "mean_iou"]
+__all__ = [
+    "POLYPSENSE3D",
+    "STILLS",
+    "SUNSEG",
+    "Counts",
+    "FrameScore",
+    "Spec",
+    "count",
+    "dice",
+    "iou",
+    "mean_dice",
+    "mean_iou",
+    "protocol",
+    "score_frame",
+]
