@@ -46,20 +46,20 @@ def truth_moments(truth: Bytes, above: int) -> Ints:
     first_row, last_row = height, -1
     for y in range(height):
         row = truth[y]
-        in_row = 0
+        in_row = np.int32(0)
         for x in range(width):
-            in_row += np.int32(row[x] > above)
+            in_row += row[x] > above
         if in_row:
             for x in range(width):
                 columns[x] += row[x] > above
-            count += in_row
-            sum_y += in_row * y
+            count += int(in_row)
+            sum_y += int(in_row) * y
             first_row = min(first_row, y)
             last_row = y
     first_column, last_column = width, -1
     for x in range(width):
         if columns[x]:
-            sum_x += np.int64(columns[x]) * x
+            sum_x += int(columns[x]) * x
             first_column = min(first_column, x)
             last_column = x
     return np.array([count, sum_x, sum_y, first_row, last_row, first_column, last_column], np.int64)
@@ -106,7 +106,7 @@ def _nearest_offsets() -> NDArray[np.int8]:
 
 def _falloff() -> Floats:
     """0.5 ** (d / 5) by squared distance; 0 for the truth itself and beyond reach."""
-    table = np.exp(np.log(0.5) / 5.0 * np.sqrt(np.arange(REACH2 + 1, dtype=np.float64)))
+    table: Floats = np.exp(np.log(0.5) / 5.0 * np.sqrt(np.arange(REACH2 + 1, dtype=np.float64)))
     table[0] = table[REACH2] = 0.0
     return table
 

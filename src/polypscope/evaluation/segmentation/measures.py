@@ -8,6 +8,7 @@ S, MAE and weighted F are sums over pixels, where only the order of additions di
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,7 +117,7 @@ def e_at(hits: int, alarms: int, positives: int, size: int, n_minus_1: bool) -> 
     return float(total / (size - 1 + EPS if n_minus_1 else size))
 
 
-def _demeaned(prediction, truth):  # type: ignore[no-untyped-def]  # arrays and floats alike
+def _demeaned(prediction: Any, truth: float) -> tuple[tuple[Any, ...], tuple[float, ...]]:
     """Prediction and truth less their means, for the pairs (1, 1), (1, 0), (0, 1), (0, 0)."""
     p1, p0, t1, t0 = 1 - prediction, 0 - prediction, 1 - truth, 0 - truth
     return (p1, p1, p0, p0), (t1, t0, t1, t0)

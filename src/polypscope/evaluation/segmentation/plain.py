@@ -57,7 +57,8 @@ def resize_rows(image: Bytes, x0: Any, ax: Any, y0: Any, ay: Any) -> Bytes:
     strips = (wide[:, x0] * ax[:, 0] + wide[:, np.minimum(x0 + 1, width - 1)] * ax[:, 1]) >> 4
     upper, lower = strips[np.clip(y0, 0, height - 1)], strips[np.clip(y0 + 1, 0, height - 1)]
     blended = (((ay[:, :1] * upper) >> 16) + ((ay[:, 1:] * lower) >> 16) + 2) >> 2
-    return blended.astype(np.uint8)
+    result: Bytes = blended.astype(np.uint8)
+    return result
 
 
 def outline_pixels(image: Bytes, above: int) -> NDArray[np.int32]:
