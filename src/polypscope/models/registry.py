@@ -3,15 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
 
+from polypscope.models import pns_plus, pranet
 from polypscope.models.pns_plus_stream import StreamSegmenter
+from polypscope.models.unet import UNet, UNetPlusPlus
+from polypscope.models.weights import NameMap
 from polypscope.records.errors import UsageError
 
-MODELS: dict[str, Callable[..., nn.Module]] = {
-    "pns_plus_stream": StreamSegmenter,
+
+@dataclass(frozen=True)
+class Entry:
+    """One architecture: how to make it, how its input is scaled, and how published checkpoints name its parts."""
+
+    build: Callable[..., nn.Module]
+    paper: str
+    clip: bool = False
+    normalisation: str = "(rgb - 127) / 128"
+    authors_names: NameMap = ()
+
+
+MODELS: dict[str, Entry] = {
+    "pns_plus": Entry(
+        pns_plus.PNSPlus,
+        "Ji et al. 2022, Video Polyp Segmentation",
+        clip=True,
+        normalisation="rgb / 255",
+        authors_names=pns_plus.AUTHORS_NAMES,
+    ),
+    "pns_plus_stream": Entry(StreamSegmenter, "Ji et al. 2022, made causal, light and streaming"),
+    "pranet": Entry(pranet.PraNet, "Fan et al. 2020, PraNet", authors_names=pranet.AUTHORS_NAMES),
+    "unet": Entry(UNet, "Ronneberger et al. 2015, U-Net"),
+    "unet_plus_plus": Entry(UNetPlusPlus, "Zhou et al. 2018, UNet++"),
 }
 
 
@@ -19,4 +45,7 @@ def create(name: str, **arguments: Any) -> nn.Module:
     """The model called `name`, freshly initialised."""
     if name not in MODELS:
         raise UsageError(f"Model: expected one of {', '.join(sorted(MODELS))}, found {name!r}.")
-    return MODELS[name](**arguments)
+    try:
+        return MODELS[name].build(**arguments)
+    except TypeError as error:
+        raise UsageError(f"Model {name}: expected its own arguments, found a wrong one: {error}.") from None
