@@ -36,8 +36,10 @@ def krippendorff_alpha(ratings: NDArray[np.floating]) -> float:
     """
     values = np.asarray(ratings, dtype=np.float64)
     categories = np.unique(values[np.isfinite(values)])
+    if categories.size == 0:
+        return nan
     counts = np.stack([(values == c).sum(axis=0) for c in categories], axis=1).astype(np.float64)
-    counts = counts[counts.sum(axis=1) >= 2] if categories.size else np.zeros((0, 1))
+    counts = counts[counts.sum(axis=1) >= 2]
     if len(counts) == 0:
         return nan
     per_unit = counts.sum(axis=1, keepdims=True)

@@ -96,8 +96,6 @@ def ranking_stability(
             drawn = _drawn_test_ranks(full, clusters, weights, higher_is_better, alpha)
         places = np.round(drawn).astype(np.int64)
         frequency = np.stack([(places == place + 1).mean(axis=0) for place in range(len(methods))], axis=1)
-        taus = [stats.kendalltau(rank, row).statistic for row in drawn] if len(methods) > 1 else [1.0]
-        finite = [float(t) for t in taus if np.isfinite(t)]
         low, high = np.percentile(drawn, [2.5, 97.5], axis=0)
         out.append(
             Ranking(
@@ -107,10 +105,19 @@ def ranking_stability(
                 low=low,
                 high=high,
                 frequency=frequency,
-                kendall_tau=float(np.mean(finite)) if finite else float("nan"),
+                kendall_tau=_mean_kendall_tau(rank, drawn),
             )
         )
     return out
+
+
+def _mean_kendall_tau(rank: FloatArray, drawn: FloatArray) -> float:
+    """Mean of Kendall's τ-b between `rank` (M,) and each row of `drawn` (B, M); NaN when every one is undefined."""
+    i, j = np.triu_indices(len(rank), k=1)
+    here, there = np.sign(rank[i] - rank[j]), np.sign(drawn[:, i] - drawn[:, j])
+    scale = np.sqrt((here != 0).sum() * (there != 0).sum(axis=1).astype(np.float64))
+    defined = scale > 0
+    return float(((there @ here)[defined] / scale[defined]).mean()) if defined.any() else float("nan")
 
 
 def _ranks(values: FloatArray, higher_is_better: bool) -> FloatArray:
