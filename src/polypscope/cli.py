@@ -32,6 +32,11 @@ COMMANDS: tuple[Command, ...] = (
         "polypscope.api.doctor:doctor",
         "Check this installation: versions, cores, inference providers, shipped weights and extras.",
     ),
+    Command(
+        "simulate",
+        "polypscope.api.simulate:simulate",
+        "Simulate colonoscopy sequences with exact masks, depth, poses and sizes in mm.",
+    ),
 )
 
 # One line for each first word that has several commands under it.

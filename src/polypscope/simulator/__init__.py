@@ -1,1 +1,6 @@
-"""The virtual colon: geometry, polyps, scope, light, forceps, and exact truth for every pixel."""
+"""The virtual colon: a simulator with exact truth, fast enough to be a data engine."""
+
+from polypscope.simulator.polyps import MODELS, PARIS_CLASSES, PolypModel
+from polypscope.simulator.sequence import Settings, SimulatedFrame, SimulatedSequence, sequence
+
+__all__ = ["MODELS", "PARIS_CLASSES", "PolypModel", "Settings", "SimulatedFrame", "SimulatedSequence", "sequence"]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from polypscope.records.errors import UsageError
@@ -200,24 +201,32 @@ def _shape(model: PolypModel) -> _Shape:
 def extent_mm(points: Array) -> float:
     """Largest distance between any two points [n, 3]."""
     from scipy.spatial import ConvexHull, QhullError
-    from scipy.spatial.distance import pdist
 
     if len(points) > 40:
         # Points in one plane have no hull; their pairwise distances serve as they are.
         with contextlib.suppress(QhullError):
             points = points[ConvexHull(points).vertices]
-    return float(pdist(points).max())
+    return float(np.sqrt(_largest_square(np.ascontiguousarray(points, np.float64))))
+
+
+@njit(cache=True)
+def _largest_square(points):
+    best = 0.0
+    for i in range(points.shape[0]):
+        for j in range(i):
+            x, y, z = points[i, 0] - points[j, 0], points[i, 1] - points[j, 1], points[i, 2] - points[j, 2]
+            best = max(best, x * x + y * y + z * z)
+    return best
 
 
 def grow(model: PolypModel, chart: Chart) -> Placement | None:
     """Fit the polyp to the wall of the chart so that its extent is `size_mm`; None where the wall does not serve."""
-    from scipy.interpolate import LinearNDInterpolator
-
     shape = _shape(model)
-    wall = LinearNDInterpolator(chart.uvw[:, :2], chart.uvw[:, 2])
+    wall = chart.height
     scale = model.size_mm / shape.extent
-    centre = float(wall(0.0, 0.0))
-    for _ in range(40):
+    centre = float(wall(np.zeros(1), np.zeros(1))[0])
+    previous: tuple[float, float] | None = None
+    for _ in range(14):
         x, y, h = shape.x * scale, shape.y * scale, shape.h * scale
         base = wall(x, y)
         # Low parts follow the wall, high parts keep the polyp's own shape.
@@ -231,13 +240,18 @@ def grow(model: PolypModel, chart: Chart) -> Placement | None:
         peak = shape.apex_height * scale
         f = float(np.exp(-((peak / (0.35 * scale)) ** 2)))
         last = rings[-1].mean(0)
-        under = float(wall(last[0], last[1]))
+        under = float(wall(last[:1], last[1:2])[0])
         apex = np.array([last[0], last[1], peak + f * (under if np.isfinite(under) else centre) + (1 - f) * centre])
         above = np.concatenate([rings[shape.first_polyp_ring :].reshape(-1, 3), apex[None]])
         found = extent_mm(above)
         if abs(found - model.size_mm) < 1e-4:
             return Placement(rings, apex, shape.first_polyp_ring)
-        scale *= model.size_mm / found
+        # Secant step on the logarithms; the extent is nearly, but not quite, proportional to the scale.
+        slope = 1.0
+        if previous is not None and abs(np.log(scale / previous[0])) > 1e-9:
+            slope = float(np.clip(np.log(found / previous[1]) / np.log(scale / previous[0]), 0.4, 2.0))
+        previous = (scale, found)
+        scale *= (model.size_mm / found) ** (1 / slope)
     return None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 __all__ = ["Chart", "Placement", "Surface", "chart_at", "open_edges", "sew", "vertex_normals"]
@@ -65,12 +66,19 @@ class Chart:
     near: NDArray[np.int64]
     uvw: Array
     inside: NDArray[np.int64]
+    grid: Array  # [n, n] heights over the square of ±reach_mm, NaN where there is no wall
+    reach_mm: float
 
     def height(self, u: Array, v: Array) -> Array:
-        """Height w of the wall above the chart's plane at (u, v); NaN outside the chart."""
-        from scipy.interpolate import LinearNDInterpolator
-
-        return np.asarray(LinearNDInterpolator(self.uvw[:, :2], self.uvw[:, 2])(u, v))
+        """Height w of the wall above the chart's plane at (u, v), bilinear on a fine grid; NaN outside the chart."""
+        side = self.grid.shape[0] - 1
+        x = np.clip((np.asarray(u) / self.reach_mm + 1) * 0.5 * side, 0, side - 1e-9)
+        y = np.clip((np.asarray(v) / self.reach_mm + 1) * 0.5 * side, 0, side - 1e-9)
+        i, j = y.astype(int), x.astype(int)
+        fy, fx = y - i, x - j
+        g = self.grid
+        upper = g[i, j] * (1 - fx) + g[i, j + 1] * fx
+        return np.asarray(upper * (1 - fy) + (g[i + 1, j] * (1 - fx) + g[i + 1, j + 1] * fx) * fy)
 
     def to_world(self, u: Array, v: Array, w: Array) -> Array:
         return self.origin + np.stack([u, v, w], -1) @ self.axes
@@ -105,8 +113,9 @@ def open_edges(faces: NDArray[np.int32]) -> NDArray[np.int32]:
     """Directed edges [n, 2] without an opposite: empty for a closed, consistently oriented surface."""
     edges = np.concatenate([faces[:, [0, 1]], faces[:, [1, 2]], faces[:, [2, 0]]]).astype(np.int64)
     big = int(faces.max()) + 1 if len(faces) else 1
-    key, mirrored = edges[:, 0] * big + edges[:, 1], edges[:, 1] * big + edges[:, 0]
-    return edges[~np.isin(key, mirrored)].astype(np.int32)
+    key, mirrored = edges[:, 0] * big + edges[:, 1], np.sort(edges[:, 1] * big + edges[:, 0])
+    at = np.minimum(np.searchsorted(mirrored, key), max(len(key) - 1, 0))
+    return edges[mirrored[at] != key].astype(np.int32)
 
 
 def chart_at(
@@ -135,8 +144,36 @@ def chart_at(
     inside = np.flatnonzero(used[surface.faces].all(1) & (surface.labels == 0) & (surface.materials == 0))
     if len(inside) < 8:
         return None
-    near = np.unique(surface.faces[inside])
-    return Chart(origin, axes, near, (vertices[near] - origin) @ axes.T, inside)
+    is_near = np.zeros(len(vertices), bool)
+    is_near[surface.faces[inside]] = True
+    near = np.flatnonzero(is_near)
+    flat = (vertices[near] - origin) @ axes.T
+    lookup = np.zeros(len(vertices), np.int32)
+    lookup[near] = np.arange(len(near))
+    grid = np.full((129, 129), np.nan)
+    _fill_heights(flat, lookup[surface.faces[inside]], 1.7 * radius_mm, grid)
+    return Chart(origin, axes, near, flat, inside, grid, 1.7 * radius_mm)
+
+
+@njit(cache=True)
+def _fill_heights(uvw, faces, reach, grid):
+    side = grid.shape[0] - 1
+    for f in range(faces.shape[0]):
+        i, j, k = faces[f, 0], faces[f, 1], faces[f, 2]
+        ax, ay = (uvw[i, 0] / reach + 1) * 0.5 * side, (uvw[i, 1] / reach + 1) * 0.5 * side
+        bx, by = (uvw[j, 0] / reach + 1) * 0.5 * side, (uvw[j, 1] / reach + 1) * 0.5 * side
+        cx, cy = (uvw[k, 0] / reach + 1) * 0.5 * side, (uvw[k, 1] / reach + 1) * 0.5 * side
+        area = (bx - ax) * (cy - ay) - (cx - ax) * (by - ay)
+        if area == 0:
+            continue
+        for y in range(max(0, int(np.ceil(min(ay, by, cy)))), min(side, int(np.floor(max(ay, by, cy)))) + 1):
+            for x in range(max(0, int(np.ceil(min(ax, bx, cx)))), min(side, int(np.floor(max(ax, bx, cx)))) + 1):
+                b = ((x - ax) * (cy - ay) - (cx - ax) * (y - ay)) / area
+                c = ((bx - ax) * (y - ay) - (x - ax) * (by - ay)) / area
+                if b >= -1e-9 and c >= -1e-9 and b + c <= 1 + 1e-9:
+                    w = (1 - b - c) * uvw[i, 2] + b * uvw[j, 2] + c * uvw[k, 2]
+                    if np.isnan(grid[y, x]) or w > grid[y, x]:
+                        grid[y, x] = w
 
 
 def _rim_loop(faces: NDArray[np.int32]) -> NDArray[np.int64] | None:

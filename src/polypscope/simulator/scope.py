@@ -1,0 +1,154 @@
+"""How the endoscope moves: along the lumen, slowing down at polyps and turning towards them.
+
+Insertion goes towards the caecum and withdrawal comes back, both looking ahead; pitch, yaw, roll, speed, pauses and a
+fine tremor are drawn from the seed. Every position is pushed away from the wall and from polyps until it keeps its
+distance, so the camera is never outside the lumen or inside a polyp.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polypscope.records.errors import InputError
+
+__all__ = ["Lumen", "Target", "fly"]
+
+Array = NDArray[np.float64]
+CLEARANCE_MM = 4.5
+LEAST_CLEARANCE_MM = 1.5
+
+
+@dataclass(frozen=True)
+class Target:
+    """A polyp as the endoscopist sees it: where it is along the lumen and in space."""
+
+    along_mm: float
+    apex: Array
+    size_mm: float
+
+
+class Lumen:
+    """The space inside a surface: distance to the nearest wall and which side of it a point is on."""
+
+    def __init__(self, vertices: Array, normals: NDArray[np.float32]) -> None:
+        from scipy.spatial import cKDTree
+
+        used = np.flatnonzero((normals != 0).any(1))
+        self._vertices, self._normals = vertices[used], normals[used].astype(np.float64)
+        self._tree = cKDTree(self._vertices, balanced_tree=False, compact_nodes=False)
+
+    def clearance(self, points: Array) -> tuple[Array, Array]:
+        """Signed distance [n] (negative: outside) and the direction [n, 3] that leads away from the wall."""
+        distance, nearest = self._tree.query(points, k=1)
+        away = points - self._vertices[nearest]
+        normal = self._normals[nearest]
+        side = np.einsum("ij,ij->i", away, normal)
+        return np.where(side >= -1e-9, distance, -distance), normal
+
+
+def _wander(rng: np.random.Generator, count: int, period: float, channels: int = 1) -> Array:
+    """Smooth random curves [count, channels] with unit deviation that change over about `period` frames."""
+    from scipy.ndimage import gaussian_filter1d
+
+    margin = int(4 * period) + 1
+    white = rng.standard_normal((count + 2 * margin, channels))
+    curve = gaussian_filter1d(white, period, axis=0, mode="wrap")[margin : margin + count]
+    return curve * np.sqrt(2 * period * np.sqrt(np.pi))
+
+
+def fly(
+    rng: np.random.Generator,
+    along_mm: Array,
+    centre: Array,
+    frames: Array,
+    radius_mm: Array,
+    lumen: Lumen,
+    targets: list[Target],
+    count: int,
+    start_mm: float,
+    end_mm: float,
+    withdrawal: bool,
+    tremor: float = 1.0,
+) -> Array:
+    """Camera-to-world poses [count, 4, 4] in mm for one passage between two positions of the centreline."""
+    from scipy.ndimage import gaussian_filter1d
+
+    at = lambda s, table: np.stack([np.interp(s, along_mm, table[:, k]) for k in range(table.shape[1])], -1)
+    fine = np.linspace(start_mm, end_mm, 800)
+    nearest = rng.uniform(2.0, 26.0, len(targets)) * np.sqrt(rng.uniform(0.1, 1.0, len(targets)))
+    slow = np.ones(len(fine))
+    for target, least in zip(targets, nearest, strict=True):
+        ahead = target.along_mm - fine
+        zone = 1 / (1 + np.exp(-(ahead - least + 2) / 1.5)) / (1 + np.exp((ahead - least - rng.uniform(6, 22)) / 3))
+        slow += rng.uniform(3, 9) * zone
+    for _ in range(rng.poisson(0.6)):
+        slow += rng.uniform(4, 12) * np.exp(-(((fine - rng.uniform(start_mm, end_mm)) / 1.5) ** 2))  # a pause
+    clock = np.concatenate([[0], np.cumsum(0.5 * (slow[1:] + slow[:-1]))])
+    times = np.linspace(0, clock[-1], count) + 0.15 * clock[-1] / max(count, 1) * _wander(rng, count, 6)[:, 0]
+    s = np.interp(np.sort(np.clip(times, 0, clock[-1])), clock, fine)
+    if withdrawal:
+        s = s[::-1]
+    basis = at(s, frames.reshape(-1, 9)).reshape(-1, 3, 3)
+    room = np.interp(s, along_mm, radius_mm)
+    off = _wander(rng, count, rng.uniform(18, 50), 2) * (0.16 * room)[:, None]
+    position = at(s, centre) + off[:, :1] * basis[:, 1] + off[:, 1:] * basis[:, 2]
+    ahead_mm = rng.uniform(14, 30)
+    forward = at(np.minimum(s + ahead_mm, along_mm[-1]), centre) - at(s, centre)
+    gaze = forward / np.linalg.norm(forward, axis=1, keepdims=True)
+    for target, least in zip(targets, nearest, strict=True):
+        gap = target.along_mm - s
+        near = 1 / (1 + np.exp(-(gap - least + 4) / 2.0)) / (1 + np.exp((gap - least - rng.uniform(14, 36)) / 4))
+        lean = (rng.uniform(-0.1, 0.6) * near)[:, None]
+        towards = target.apex - position
+        sideways = towards - np.einsum("ij,ij->i", towards, basis[:, 0])[:, None] * basis[:, 0]
+        position = position + lean * sideways
+        towards = target.apex - position
+        distance = np.linalg.norm(towards, axis=1, keepdims=True)
+        aim = towards / distance
+        weight = (near * rng.uniform(0.7, 1.0))[:, None]
+        gaze = gaze * (1 - weight) + aim * weight
+    position = gaussian_filter1d(position, 2.0, axis=0, mode="nearest")
+    position = _keep_clear(position, at(s, centre), lumen)
+    gaze = gaussian_filter1d(gaze, 2.5, axis=0, mode="nearest")
+    gaze += np.radians(rng.uniform(3, 11)) * _wander(rng, count, rng.uniform(10, 25), 3)
+    gaze += np.radians(0.15 * tremor) * rng.standard_normal((count, 3))
+    gaze /= np.linalg.norm(gaze, axis=1, keepdims=True)
+    roll = rng.uniform(0, 2 * np.pi) + np.radians(25) * _wander(rng, count, rng.uniform(30, 80))[:, 0]
+    up = np.cos(roll)[:, None] * basis[:, 1] + np.sin(roll)[:, None] * basis[:, 2]
+    right = np.cross(up, gaze)
+    right /= np.linalg.norm(right, axis=1, keepdims=True)
+    poses = np.tile(np.eye(4), (count, 1, 1))
+    poses[:, :3, 0], poses[:, :3, 1], poses[:, :3, 2] = right, np.cross(gaze, right), gaze
+    poses[:, :3, 3] = position
+    return poses
+
+
+def _keep_clear(position: Array, safe: Array, lumen: Lumen) -> Array:
+    """Push positions out of the wall; where that fails, fall back towards the centreline."""
+    from scipy.ndimage import gaussian_filter1d
+
+    for _ in range(10):
+        distance, away = lumen.clearance(position)
+        short = np.maximum(CLEARANCE_MM - distance, 0)
+        if not short.any():
+            return position
+        # Neighbours in time move along, so that the path stays smooth.
+        push = gaussian_filter1d(short[:, None] * away, 1.2, axis=0, mode="nearest") * 1.2 + 0.4 * short[:, None] * away
+        position = position + push
+    distance, _ = lumen.clearance(position)
+    for pull in (0.5, 1.0):
+        bad = distance < LEAST_CLEARANCE_MM
+        if not bad.any():
+            return position
+        position = np.where(bad[:, None], position + pull * (safe - position), position)
+        distance, _ = lumen.clearance(position)
+    if (distance < LEAST_CLEARANCE_MM).any():
+        raise InputError(
+            f"the lumen: expected room of {LEAST_CLEARANCE_MM} mm round the camera, found "
+            f"{float(distance.min()):.2f} mm; the centreline leaves the surface or the surface is too narrow: check "
+            "that both have the same units and place."
+        )
+    return position

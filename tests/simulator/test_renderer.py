@@ -1,0 +1,123 @@
+"""Depth against closed forms (cylinder, sphere) and against embree: mean error at most 1e-3 mm."""
+
+import numpy as np
+import pytest
+
+from polypscope.records import Camera
+from polypscope.simulator.colon import Colon
+from polypscope.simulator.renderer import Hits, Lens, cast
+
+CAMERAS = [
+    Camera.from_fov(64, 48, 78.4),
+    Camera.from_fov(48, 64, 110.0),
+    Camera(64, 64, 40.0, 43.0, 25.0, 37.5),
+    Camera.from_fov(64, 64, 140.0, "fisheye"),
+    Camera(64, 64, 30.0, 30.0, 31.0, 32.0, "fisheye", (0.02, -0.01, 0.002, 0.0)),
+]
+POSES = [((0, 0, 0), (0, 0, 0)), ((6, -4, 2), (0, 0, 0)), ((0, 0, 0), (25, -15, 40)), ((-8, 5, 3), (-35, 20, 100))]
+
+
+def pose_of(position, angles_deg) -> np.ndarray:
+    from scipy.spatial.transform import Rotation
+
+    pose = np.eye(4)
+    pose[:3, :3] = Rotation.from_euler("xyz", angles_deg, degrees=True).as_matrix()
+    pose[:3, 3] = position
+    return pose
+
+
+def unit_rays(lens: Lens) -> np.ndarray:
+    return lens.rays / np.linalg.norm(lens.rays, axis=-1, keepdims=True)
+
+
+def depth_of(camera: Camera, pose: np.ndarray, vertices: np.ndarray, faces: np.ndarray) -> tuple[np.ndarray, Lens]:
+    lens, hits = Lens.of(camera), Hits.empty(camera)
+    cast(hits, lens, vertices, faces, pose)
+    return hits.depth_mm(lens), lens
+
+
+def cylinder(radius: float, half: float, around: int) -> tuple[np.ndarray, np.ndarray]:
+    """Long thin triangles on purpose: each reaches far behind the camera."""
+    t = np.linspace(0, 2 * np.pi, around, endpoint=False)
+    ring = np.stack([radius * np.cos(t), radius * np.sin(t)], -1)
+    vertices = np.concatenate([np.c_[ring, np.full(around, -half)], np.c_[ring, np.full(around, half)]])
+    a, b = np.arange(around), np.roll(np.arange(around), -1)
+    faces = np.concatenate([np.stack([a, b + around, b], -1), np.stack([a, a + around, b + around], -1)])
+    return vertices, faces.astype(np.int32)
+
+
+def sphere(radius: float, rows: int = 260) -> tuple[np.ndarray, np.ndarray]:
+    theta, phi = np.linspace(1e-4, np.pi - 1e-4, rows), np.linspace(0, 2 * np.pi, 2 * rows, endpoint=False)
+    tt, pp = np.meshgrid(theta, phi, indexing="ij")
+    vertices = radius * np.stack([np.sin(tt) * np.cos(pp), np.sin(tt) * np.sin(pp), np.cos(tt)], -1).reshape(-1, 3)
+    ids = np.arange(rows * 2 * rows).reshape(rows, 2 * rows)
+    right = np.roll(ids, -1, 1)
+    one = np.stack([ids[:-1], right[:-1], right[1:]], -1).reshape(-1, 3)
+    two = np.stack([ids[:-1], right[1:], ids[1:]], -1).reshape(-1, 3)
+    return vertices, np.concatenate([one, two]).astype(np.int32)
+
+
+@pytest.mark.parametrize("camera", CAMERAS, ids=str)
+@pytest.mark.parametrize(("position", "angles"), POSES)
+def test_cylinder_depth_is_the_closed_form(camera, position, angles):
+    radius, half, pose = 20.0, 150.0, pose_of(position, angles)
+    depth, lens = depth_of(camera, pose, *cylinder(radius, half, 1500))
+    d = unit_rays(lens) @ pose[:3, :3].T
+    o = pose[:3, 3]
+    a, b, c = (d[..., :2] ** 2).sum(-1), (d[..., :2] * o[:2]).sum(-1), (o[:2] ** 2).sum() - radius**2
+    t = (-b + np.sqrt(b * b - a * c)) / np.maximum(a, 1e-12)
+    on_wall = np.abs(o[2] + t * d[..., 2]) < half - 1
+    z = t * unit_rays(lens)[..., 2]
+    seen = on_wall & (z > 0.02)
+    assert seen.sum() > 0.2 * seen.size
+    error = np.abs(depth - z)[seen]
+    assert error.mean() <= 1e-3
+    # Elsewhere the open ends show nothing.
+    assert np.isnan(depth[np.abs(o[2] + t * d[..., 2]) > half + 1]).all()
+
+
+@pytest.mark.parametrize("camera", CAMERAS, ids=str)
+@pytest.mark.parametrize(("position", "angles"), POSES)
+def test_sphere_depth_is_the_closed_form(camera, position, angles):
+    radius, pose = 20.0, pose_of(position, angles)
+    depth, lens = depth_of(camera, pose, *sphere(radius))
+    rays = unit_rays(lens)
+    d, o = rays @ pose[:3, :3].T, pose[:3, 3]
+    b = d @ o
+    t = -b + np.sqrt(b * b - (o @ o - radius**2))
+    z = t * rays[..., 2]
+    seen = (z > 0.02) & (np.hypot(*np.moveaxis(o + t[..., None] * d, -1, 0)[:2]) > 0.1)
+    assert np.abs(depth - z)[seen].mean() <= 1e-3
+
+
+@pytest.mark.parametrize(
+    "camera", [Camera.from_fov(160, 160, 78.4), Camera.from_fov(160, 160, 140, "fisheye")], ids=str
+)
+def test_depth_and_faces_agree_with_embree_on_a_colon(camera):
+    embree = pytest.importorskip("embreex.rtcore_scene", reason="embreex is a development extra")
+    from embreex.mesh_construction import TriangleMesh
+
+    stretch = Colon(3).stretch(600, 800, 60_000)
+    pose, middle = np.eye(4), len(stretch.centre) // 4
+    frame = stretch.frames[middle]
+    pose[:3, :3] = np.stack([frame[1], frame[2], frame[0]], 1) @ pose_of((0, 0, 0), (12, -20, 5))[:3, :3]
+    pose[:3, 3] = stretch.centre[middle] + 3 * frame[1]
+    vertices, faces = stretch.surface.vertices, stretch.surface.faces
+    depth, lens = depth_of(camera, pose, vertices, faces)
+
+    scene = embree.EmbreeScene()
+    offset = pose[:3, 3]  # embree works in single precision: put the eye at the origin
+    TriangleMesh(scene, (vertices - offset).astype(np.float32), faces)
+    rays = unit_rays(lens)
+    directions = (rays @ pose[:3, :3].T).reshape(-1, 3).astype(np.float32)
+    found = scene.run(np.zeros_like(directions), directions, output=1)
+    other = (found["tfar"] * rays.reshape(-1, 3)[:, 2]).reshape(depth.shape)
+    both = np.isfinite(depth) & (found["primID"].reshape(depth.shape) >= 0) & (other > 0.02)
+    assert both.mean() > 0.85
+    jump = np.zeros(depth.shape, bool)
+    for axis in (0, 1):
+        step = np.abs(np.diff(other, axis=axis)) > 1.0
+        jump[tuple(slice(0, -1) if k == axis else slice(None) for k in (0, 1))] |= step
+        jump[tuple(slice(1, None) if k == axis else slice(None) for k in (0, 1))] |= step
+    away = both & ~jump
+    assert np.abs(depth - other)[away].mean() <= 1e-3

@@ -1,0 +1,74 @@
+"""A sequence is deterministic, its truth fits its pictures, and the camera stays inside the lumen."""
+
+import numpy as np
+import pytest
+
+from polypscope.records import DepthKind
+from polypscope.records.errors import UsageError
+from polypscope.simulator import Settings, sequence
+from polypscope.simulator.scope import Lumen
+from polypscope.simulator.surface import vertex_normals
+
+TINY = {"frames": 6, "width": 64, "height": 64, "triangles": 12_000}
+
+
+@pytest.fixture(scope="module")
+def clinical():
+    made = sequence(seed=3, index=1, style="clinical", negatives=0.0, **TINY)
+    return made, list(made)
+
+
+def test_reading_twice_gives_the_same_bytes(clinical):
+    made, frames = clinical
+    for first, again in zip(frames, made, strict=True):
+        assert first.jpeg == again.jpeg
+        assert np.array_equal(first.frame.rgb, again.frame.rgb)
+        assert np.array_equal(first.truth.instances, again.truth.instances)
+    other = next(iter(sequence(seed=4, index=1, style="clinical", **TINY)))
+    assert not np.array_equal(other.frame.rgb, frames[0].frame.rgb)
+
+
+def test_truth_fits(clinical):
+    made, frames = clinical
+    known = {p.id for p in made.polyps}
+    assert known
+    for item in frames:
+        assert item.truth.depth.kind is DepthKind.Z_MM
+        assert np.array_equal(np.isfinite(item.truth.depth.values), made.fov)
+        assert not item.truth.instances[~made.fov].any()
+        assert set(np.unique(item.truth.instances)) - {0} == {p.id for p in item.truth.polyps}
+        assert np.allclose(item.pose[:3, :3] @ item.pose[:3, :3].T, np.eye(3), atol=1e-9)
+        assert np.linalg.det(item.pose[:3, :3]) == pytest.approx(1.0)
+    assert any(item.truth.has_polyp for item in frames)
+
+
+@pytest.mark.parametrize("index", range(4))
+def test_the_camera_never_leaves_the_lumen(index):
+    made = sequence(seed=9, index=index, **{**TINY, "frames": 80})
+    surface = made.stretch.surface
+    lumen = Lumen(surface.vertices, vertex_normals(surface.vertices, surface.faces))
+    distance, _ = lumen.clearance(made.poses[:, :3, 3])
+    assert distance.min() > 1.0
+
+
+def test_a_negative_sequence_has_no_polyp():
+    made = sequence(seed=3, negatives=1.0, **TINY)
+    assert made.polyps == ()
+    assert not any(item.truth.has_polyp for item in made)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"frames": 0},
+        {"width": 4},
+        {"fov_deg": 200.0},
+        {"fov_deg": (90.0, 60.0)},
+        {"negatives": 2.0},
+        {"lens": "mirror"},
+    ],
+    ids=str,
+)
+def test_impossible_settings_are_one_sentence(change):
+    with pytest.raises(UsageError, match=r"expected .* found"):
+        Settings(**change)
