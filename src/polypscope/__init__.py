@@ -4,3 +4,6 @@ Research software, not a medical device.
 """
 
 __version__ = "0.1.0"
+
+# Stands wherever a result is shown.
+DISCLAIMER = "Research software, not a medical device."

@@ -6,9 +6,10 @@ import json
 
 import pytest
 
+from polypscope import DISCLAIMER
 from polypscope.records.errors import DamagedInput, OutputError, UsageError
 from polypscope.runtime.jobs import run_jobs
-from polypscope.runtime.runlog import DISCLAIMER, RunLog
+from polypscope.runtime.runlog import RunLog
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

@@ -20,7 +20,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Literal, Protocol
 
-DISCLAIMER = "Research software, not a medical device."
+from polypscope import DISCLAIMER
 
 
 class Part(Protocol):

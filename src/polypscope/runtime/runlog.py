@@ -12,12 +12,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from polypscope import __version__
+from polypscope import DISCLAIMER, __version__
 from polypscope.records.errors import OutputError
 
-__all__ = ["DISCLAIMER", "RunLog", "sha256"]
-
-DISCLAIMER = "Research software, not a medical device."
+__all__ = ["RunLog", "sha256"]
 
 _LIBRARIES = ("numpy", "scipy", "numba", "opencv-python-headless", "av", "onnxruntime", "polars", "torch")
 
