@@ -155,7 +155,7 @@ class Colon:
             i = int(at)
             radius = self.radius_mm[i]
             name = SEGMENTS[self._segment_of[i]]
-            few = 0.55 if name in ("sigmoid", "descending", "rectum") else 1.0
+            few = 0.75 if name in ("sigmoid", "descending", "rectum") else 1.0
             for sector in rng.permutation(3)[: rng.choice([1, 2, 3], p=[0.3, 0.5, 0.2])]:
                 depth = min(rng.uniform(3, 10) * few * smoothness, 0.38 * radius)
                 folds.append(

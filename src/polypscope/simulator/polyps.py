@@ -100,7 +100,7 @@ def _profile(paris: str, rng: np.random.Generator) -> tuple[Array, float]:
         return np.stack([t, h], -1), 1.0
     flat = rng.uniform(0.7, 1.1)
     # Height of the head's centre over the wall, in head radii: above zero the head overhangs its foot.
-    lift = {"0-Is": rng.uniform(-0.25, 0.35), "0-Isp": rng.uniform(0.4, 0.72), "0-Ip": rng.uniform(0.84, 0.92)}[paris]
+    lift = {"0-Is": rng.uniform(-0.5, 0.2), "0-Isp": rng.uniform(0.4, 0.72), "0-Ip": rng.uniform(0.84, 0.92)}[paris]
     start = -np.arcsin(np.clip(lift, -0.95, 0.95))
     phi = start + angle * (np.pi / 2 - start)
     power = rng.uniform(0.85, 1.0)
@@ -148,7 +148,7 @@ def _shape(model: PolypModel) -> _Shape:
     segments = int(np.clip(np.pi * model.size_mm / (1.1 * step_mm), 32, 128))
     fine = _resample(line, 400)
     # Rounding the polyline is what gives the foot its fillet: a polyp grows out of the wall.
-    fillet = rng.uniform(4, 12) if model.paris != "0-IIb" else 14.0
+    fillet = rng.uniform(9, 24) if model.paris != "0-IIb" else 14.0
     padded = np.pad(fine, ((60, 60), (0, 0)), mode="reflect", reflect_type="odd")
     kernel = np.exp(-0.5 * (np.arange(-50, 51) / fillet) ** 2)
     kernel /= kernel.sum()
@@ -173,7 +173,7 @@ def _shape(model: PolypModel) -> _Shape:
         turn = (phi - where + np.pi) % (2 * np.pi) - np.pi
         bump = np.exp(-(((t - at) / width) ** 2) - ((turn * np.maximum(profile[:, :1], 0.1)) / (2.2 * width)) ** 2)
         knob += rng.uniform(0.3, 1.0) * bump
-    strength = (0.16 if lobed else 0.04) * (0.12 if model.paris == "0-IIb" else 1.0)
+    strength = (0.2 if lobed else 0.07) * (0.12 if model.paris == "0-IIb" else 1.0)
     strength *= 0.5 if model.paris in ("0-IIa", "0-IIa+c") else 1.0
     knob *= strength * up
     tangent = np.gradient(profile, axis=0)
@@ -183,7 +183,7 @@ def _shape(model: PolypModel) -> _Shape:
     height = profile[:, 1:] + np.abs(normal[:, 1:]) * knob
     # Knobs must close up at the pole, or the last ring would no longer be round the apex.
     radius *= np.minimum(1.0, 0.2 + 0.8 * (profile[:, :1] / 0.15))
-    stretch = rng.uniform(1.0, 1.7 if model.paris.startswith("0-II") else 1.28)
+    stretch = rng.uniform(1.0, 1.8 if model.paris.startswith("0-II") else 1.45)
     turn = rng.uniform(0, np.pi)
     x0, y0 = radius * np.cos(phi) * stretch, radius * np.sin(phi)
     x = x0 * np.cos(turn) - y0 * np.sin(turn)

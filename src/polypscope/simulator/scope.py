@@ -17,7 +17,7 @@ from polypscope.records.errors import InputError
 __all__ = ["Lumen", "Target", "fly"]
 
 Array = NDArray[np.float64]
-CLEARANCE_MM = 4.5
+CLEARANCE_MM = 4.0
 LEAST_CLEARANCE_MM = 1.5
 
 
@@ -59,6 +59,37 @@ def _wander(rng: np.random.Generator, count: int, period: float, channels: int =
     return curve * np.sqrt(2 * period * np.sqrt(np.pi))
 
 
+@dataclass(frozen=True)
+class _View:
+    """A place from which a polyp is inspected."""
+
+    along_mm: float
+    point: Array
+    look_at: Array
+    width_mm: float
+    far_mm: float
+
+
+def _view(rng: np.random.Generator, target: Target, axis_point: Array, tangent: Array, zoom: float) -> _View:
+    """Somewhere between face to face and along the wall, so that the polyp spans 10 to 60 % of the picture."""
+    inward = axis_point - target.apex
+    inward -= (inward @ tangent) * tangent
+    inward /= max(float(np.linalg.norm(inward)), 1e-9)
+    share = 0.1 + 0.5 * rng.beta(1.3, 1.9)
+    distance = float(np.clip(target.size_mm * zoom / share, 5.0, 45.0))
+    tilt = np.radians(rng.uniform(15, 80))
+    back = distance * np.sin(tilt)
+    point = target.apex + distance * np.cos(tilt) * inward - back * tangent
+    aside = np.cross(inward, tangent) * rng.normal(0, 0.18) + tangent * rng.normal(0, 0.18)
+    return _View(
+        target.along_mm - back,
+        point,
+        target.apex + distance * aside,
+        float(rng.uniform(3, 9)),
+        float(rng.uniform(12, 35)),
+    )
+
+
 def fly(
     rng: np.random.Generator,
     along_mm: Array,
@@ -71,19 +102,24 @@ def fly(
     start_mm: float,
     end_mm: float,
     withdrawal: bool,
+    zoom: float = 0.6,
     tremor: float = 1.0,
 ) -> Array:
-    """Camera-to-world poses [count, 4, 4] in mm for one passage between two positions of the centreline."""
+    """Camera-to-world poses [count, 4, 4] in mm for one passage between two positions of the centreline.
+
+    `zoom` is the focal length over the picture's width: it decides how near the scope goes to see a polyp well.
+    """
     from scipy.ndimage import gaussian_filter1d
 
     at = lambda s, table: np.stack([np.interp(s, along_mm, table[:, k]) for k in range(table.shape[1])], -1)
+    views = []
+    for target in targets:
+        here = np.array([target.along_mm])
+        views.append(_view(rng, target, at(here, centre)[0], at(here, frames.reshape(-1, 9))[0, :3], zoom))
     fine = np.linspace(start_mm, end_mm, 800)
-    nearest = rng.uniform(2.0, 26.0, len(targets)) * np.sqrt(rng.uniform(0.1, 1.0, len(targets)))
     slow = np.ones(len(fine))
-    for target, least in zip(targets, nearest, strict=True):
-        ahead = target.along_mm - fine
-        zone = 1 / (1 + np.exp(-(ahead - least + 2) / 1.5)) / (1 + np.exp((ahead - least - rng.uniform(6, 22)) / 3))
-        slow += rng.uniform(3, 9) * zone
+    for view in views:
+        slow += rng.uniform(4, 10) * np.exp(-(((fine - view.along_mm) / view.width_mm) ** 2))
     for _ in range(rng.poisson(0.6)):
         slow += rng.uniform(4, 12) * np.exp(-(((fine - rng.uniform(start_mm, end_mm)) / 1.5) ** 2))  # a pause
     clock = np.concatenate([[0], np.cumsum(0.5 * (slow[1:] + slow[:-1]))])
@@ -98,17 +134,14 @@ def fly(
     ahead_mm = rng.uniform(14, 30)
     forward = at(np.minimum(s + ahead_mm, along_mm[-1]), centre) - at(s, centre)
     gaze = forward / np.linalg.norm(forward, axis=1, keepdims=True)
-    for target, least in zip(targets, nearest, strict=True):
-        gap = target.along_mm - s
-        near = 1 / (1 + np.exp(-(gap - least + 4) / 2.0)) / (1 + np.exp((gap - least - rng.uniform(14, 36)) / 4))
-        lean = (rng.uniform(-0.1, 0.6) * near)[:, None]
-        towards = target.apex - position
-        sideways = towards - np.einsum("ij,ij->i", towards, basis[:, 0])[:, None] * basis[:, 0]
-        position = position + lean * sideways
-        towards = target.apex - position
-        distance = np.linalg.norm(towards, axis=1, keepdims=True)
-        aim = towards / distance
-        weight = (near * rng.uniform(0.7, 1.0))[:, None]
+    for view in views:
+        gap = view.along_mm - s
+        near = np.exp(-((gap / (1.4 * view.width_mm)) ** 2))[:, None]
+        position = position * (1 - near) + (view.point - gap[:, None] * basis[:, 0]) * near
+        aim = view.look_at - position
+        aim /= np.linalg.norm(aim, axis=1, keepdims=True)
+        weight = 1 / (1 + np.exp((gap - view.far_mm) / 4)) / (1 + np.exp(-(gap + 0.8 * view.width_mm) / 1.5))
+        weight = (weight * rng.uniform(0.75, 1.0))[:, None]
         gaze = gaze * (1 - weight) + aim * weight
     position = gaussian_filter1d(position, 2.0, axis=0, mode="nearest")
     position = _keep_clear(position, at(s, centre), lumen)

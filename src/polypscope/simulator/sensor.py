@@ -46,21 +46,22 @@ class Sensor:
         radius2 = x[None] ** 2 + y[:, None] ** 2
         self._vignette = (self.fov / (1 + vignette * radius2) ** 2).astype(np.float32)
         self._meter = self.fov & (radius2 < 0.8)
-        self._target = float(rng.uniform(0.22, 0.36))
+        self._target = float(rng.uniform(0.17, 0.27))
         self._gamma = float(rng.uniform(1.9, 2.3))
         self._shoulder = float(rng.uniform(0.55, 0.85))
+        self._ceiling = float(rng.uniform(0.7, 1.3))
         self._gain = 0.0
         self._lag = float(rng.uniform(0.1, 0.35))
         over = rng.random() < 0.15
         self._over = float(rng.uniform(1.2, 1.7)) if over else float(rng.uniform(0.85, 1.1))
         sharp = rng.random()
-        self._blur_px = float(rng.uniform(0.5, 0.9) if sharp < 0.6 else rng.uniform(0.9, 1.9)) * width / 320
+        self._blur_px = float(rng.uniform(0.3, 0.6) if sharp < 0.7 else rng.uniform(0.6, 1.6)) * width / 320
         self._noise = float(rng.uniform(0.4, 3.0))
         self._shutter = float(rng.uniform(0.1, 0.5))
         self.jpeg_quality = int(rng.integers(62, 96))
         self._grain = np.zeros((0, 0, 3), np.float32)
         self._overlay: NDArray[np.uint8] | None = None
-        self._sharpen = float(rng.uniform(0.0, 0.9)) if rng.random() < 0.5 else 0.0
+        self._sharpen = float(rng.uniform(0.2, 1.4)) if rng.random() < 0.65 else 0.0
         self._cast = rng.normal(1.0, 0.02, 3).astype(np.float32)
         self._black = float(rng.uniform(0, 10))
         if self.clinical:
@@ -93,7 +94,9 @@ class Sensor:
         luma = light @ np.array([0.30, 0.59, 0.11], np.float32)
         metered = luma[self._meter]
         mean = float(np.minimum(metered, 3.0 * max(float(np.median(metered)), 1e-9)).mean())
-        wanted = self._target / max(mean, 1e-9)
+        # Like a processor that protects its highlights: the brighter fifteenth may not all burn out.
+        bright = float(np.partition(metered, int(0.93 * len(metered)))[int(0.93 * len(metered))])
+        wanted = min(self._target / max(mean, 1e-9), self._ceiling / max(bright, 1e-9))
         self._gain = wanted if self._gain == 0 else self._gain * (wanted / self._gain) ** self._lag
         gain = np.float32(self._gain * (self._over if self.clinical else 1.0) * (4095 / 4))
         index = np.minimum(light * (self._vignette * gain)[..., None], 4095).astype(np.int16)
@@ -110,7 +113,7 @@ class Sensor:
         picture = np.clip(noisy, 0, 255).astype(np.uint8)
         picture[~self.fov] = 0
         if self._overlay is not None:
-            picture = np.maximum(picture, self._overlay)
+            picture = np.where(self._overlay.any(2, keepdims=True), self._overlay, picture)
         return picture
 
 

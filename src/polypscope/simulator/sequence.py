@@ -292,7 +292,8 @@ def sequence(seed: int = 0, index: int = 0, settings: Settings | None = None, **
     targets = [Target(p.along_mm, p.apex, p.model.size_mm) for p in placed]
     poses = fly(
         rng, stretch.along_mm, stretch.centre, stretch.frames, stretch.radius_mm, Lumen(surface.vertices, normals),
-        targets, s.frames, start, start + travel, withdrawal, 2.0 if s.style == "clinical" else 0.5,
+        targets, s.frames, start, start + travel, withdrawal, camera.fx / camera.width,
+        2.0 if s.style == "clinical" else 0.5,
     )  # fmt: skip
     return SimulatedSequence(
         s, seed, index, camera, stretch, tissue, look, tuple(placed), poses,

@@ -251,9 +251,9 @@ def _shade(
             blue *= b0 * attributes[i, 5] + b1 * attributes[j, 5] + b2 * attributes[k, 5]
             stool = texel[6] * np.float32(1.0 / 255.0)
             if stool > 0:
-                red = red * (one - stool) + stool * np.float32(0.42)
-                green = green * (one - stool) + stool * np.float32(0.26)
-                blue = blue * (one - stool) + stool * np.float32(0.06)
+                red = red * (one - stool) + stool * np.float32(0.5)
+                green = green * (one - stool) + stool * np.float32(0.3)
+                blue = blue * (one - stool) + stool * np.float32(0.05)
             dx, dy, dz = nx + tilt * sx, ny + tilt * sy, nz + tilt * sz
             inverse = one / np.sqrt(dx * dx + dy * dy + dz * dz)
             dx, dy, dz = dx * inverse, dy * inverse, dz * inverse

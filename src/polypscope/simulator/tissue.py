@@ -6,6 +6,7 @@ they need no unwrapping and serve procedural and CT colons alike.
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass
 
 import cv2
@@ -65,11 +66,11 @@ class Look:
     @classmethod
     def sample(cls, rng: np.random.Generator, clinical: bool = True) -> Look:
         # Ratios are what a viewer sees (after gamma); tissue absorbs blue and green by the power of it.
-        red_green = float(np.clip(rng.normal(1.60, 0.16), 1.3, 2.0))
-        green_blue = float(np.clip(rng.normal(1.33, 0.12), 1.14, 1.7))
+        red_green = float(np.clip(rng.normal(1.68, 0.17), 1.35, 2.1))
+        green_blue = float(np.clip(rng.normal(1.36, 0.13), 1.15, 1.75))
         red = rng.uniform(0.62, 0.8)
-        green = red / red_green**2.0
-        base = (red, green, green / green_blue**2.0)
+        green = red / red_green**2.25
+        base = (red, green, green / green_blue**2.25)
         count = int(rng.choice([1, 2, 2, 3]))
         start = rng.uniform(0, 2 * np.pi)
         angle = start + np.arange(count) * 2 * np.pi / count + rng.normal(0, 0.25, count)
@@ -81,16 +82,16 @@ class Look:
         return cls(
             base=base,
             macro=float(rng.uniform(0.04, 0.16)),
-            vessel_strength=float(rng.uniform(0.0, 1.0) ** 1.3 * 0.75),
-            vessel_density=float(rng.uniform(0.5, 1.5)),
-            speckle=float(rng.uniform(0.01, 0.06)),
+            vessel_strength=float(rng.uniform(0.05, 1.3)),
+            vessel_density=float(rng.uniform(0.6, 1.6)),
+            speckle=float(rng.uniform(0.02, 0.09)),
             bump=float(rng.uniform(0.1, 0.5)),
             spec_bump=float(rng.uniform(0.4, 1.8)),
             mm_per_px=float(rng.uniform(0.06, 0.14)),
-            roughness=float(rng.uniform(0.2, 0.45)),
-            gloss=float(rng.uniform(0.2, 1.6)),
-            wrap=float(rng.uniform(0.1, 0.35)),
-            bounce=float(rng.uniform(0.1, 0.4)),
+            roughness=float(rng.uniform(0.2, 0.4)),
+            gloss=float(rng.uniform(0.4, 3.0)),
+            wrap=float(rng.uniform(0.2, 0.5)),
+            bounce=float(rng.uniform(0.05, 0.25)),
             lights=lights,
             cone_inner=float(np.radians(rng.uniform(45, 62))),
             cone_outer=float(np.radians(rng.uniform(75, 95))),
@@ -106,19 +107,19 @@ class Look:
         kind = rng.random()
         if kind < 0.5:
             tint = np.array([1.0, 0.62, 0.66])
-        elif kind < 0.8:
-            tint = np.array([1.12, 1.22, 1.2])
+        elif kind < 0.88:
+            tint = np.array([1.1, 1.25, 1.25])
         else:
-            tint = np.array([1.0, 0.98, 0.72])
+            tint = np.array([1.0, 1.0, 0.8])
         tint = 1 + strength * (tint - 1) + rng.normal(0, 0.03, 3)
         if paris == "0-IIb":
             tint = 1 + 0.9 * (tint - 1)
         return PolypLook(
             tint=(float(tint[0]), float(tint[1]), float(tint[2])),
             texture_strength=float(rng.uniform(0.15, 1.0)),
-            bump=float(rng.uniform(0.1, 0.7)),
+            bump=float(rng.uniform(0.05, 0.4)),
             scale=float(rng.uniform(0.7, 1.6)),
-            gloss=float(rng.uniform(0.5, 1.4)),
+            gloss=float(rng.uniform(0.6, 2.0)),
         )
 
 
@@ -157,28 +158,29 @@ def _vessels(rng: np.random.Generator, side: int, density: float) -> NDArray[np.
                 moved = ((points - np.array([ox, oy]) * side) * 2**shift).astype(np.int32)
                 cv2.polylines(canvas, [moved[:, None]], False, layer_value, thickness, cv2.LINE_AA, shift)
 
-    stack = []
-    for _ in range(int(7 * density)):
-        stack.append((rng.uniform(0, side, 2), rng.uniform(0, 2 * np.pi), rng.uniform(2.5, 5.5), 0))
-    drawn = 0
-    while stack and drawn < 900:
-        start, heading, width, level = stack.pop()
-        steps = int(rng.uniform(14, 34) * (1.3 if level == 0 else 1.0))
+    queue: list[tuple[float, int, NDArray[np.float64], float]] = []
+    for _ in range(int(13 * density)):
+        queue.append((-rng.uniform(2.2, 5.5), len(queue), rng.uniform(0, side, 2), rng.uniform(0, 2 * np.pi)))
+    heapq.heapify(queue)
+    # Thick vessels first, so that what is left out when enough are drawn is the finest everywhere.
+    for drawn in range(1300):
+        if not queue:
+            break
+        negative, _, start, heading = heapq.heappop(queue)
+        width = -negative
+        steps = int(rng.uniform(14, 34) * (1.3 if width > 2.2 else 1.0))
         stride = 4.0 + 2.5 * width
-        turns = np.cumsum(rng.normal(0, 0.16, steps)) * 0.8 + rng.normal(0, 0.22, steps)
-        angles = heading + turns
-        path = start + np.concatenate(
-            [np.zeros((1, 2)), np.cumsum(stride * np.stack([np.cos(angles), np.sin(angles)], -1), 0)]
-        )
+        angles = heading + np.cumsum(rng.normal(0, 0.13, steps)) + rng.normal(0, 0.22, steps)
+        moves = stride * np.stack([np.cos(angles), np.sin(angles)], -1)
+        path = start + np.concatenate([np.zeros((1, 2)), np.cumsum(moves, 0)])
         draw(path, width, 0.35 + 0.65 * min(1.0, width / 4.0))
-        drawn += 1
-        if width < 1.0:
+        if width < 0.8:
             continue
         for index in range(4, steps, int(rng.integers(4, 9))):
             if rng.random() < 0.72:
-                side_turn = rng.choice([-1, 1]) * rng.uniform(0.35, 1.1)
-                stack.append(
-                    (path[index], angles[min(index, steps - 1)] + side_turn, width * rng.uniform(0.45, 0.75), level + 1)
+                branch = angles[index] + rng.choice([-1, 1]) * rng.uniform(0.35, 1.1)
+                heapq.heappush(
+                    queue, (-width * rng.uniform(0.45, 0.75), 10_000 + drawn * 50 + index, path[index], branch)
                 )
     padded = np.pad(canvas, 16, mode="wrap")
     soft = 0.6 * cv2.GaussianBlur(padded, (0, 0), 1.1) + 0.4 * cv2.GaussianBlur(padded, (0, 0), 3.0)
@@ -218,9 +220,9 @@ def mucosa_texture(look: Look) -> Texture:
     strength = look.vessel_strength * np.clip(0.75 + 0.35 * soft, 0, 1.3)
     rgb = np.stack(
         [
-            tone * (1 - 0.30 * strength * vessels),
-            tone * (1 - 0.62 * strength * vessels) * (1 + 0.03 * patch),
-            tone * (1 - 0.55 * strength * vessels) * (1 + 0.05 * patch),
+            tone * np.exp(-0.42 * strength * vessels),
+            tone * np.exp(-1.25 * strength * vessels) * (1 + 0.03 * patch),
+            tone * np.exp(-1.05 * strength * vessels) * (1 + 0.05 * patch),
         ],
         -1,
     )
@@ -235,7 +237,7 @@ def mucosa_texture(look: Look) -> Texture:
     residue = np.zeros((side, side), np.float32)
     if look.residue > 0:
         field = _noise(rng, side, 110 * fine, 1.5) + 0.35 * _band(rng, side, 16 * fine)
-        residue = np.clip((field - 1.9 + 0.9 * look.residue) * 1.6, 0, 1)
+        residue = np.clip((field - 2.1 + 0.8 * look.residue) * 1.1, 0, 0.85)
         foam = np.clip(_band(rng, side, 9 * fine, 0.25) - 0.6, 0, 1) * residue
         gloss = gloss * (1 - 0.5 * residue) + 1.2 * foam
         height = height + 5 * residue + 3 * foam
