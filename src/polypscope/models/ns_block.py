@@ -88,7 +88,8 @@ class NSBlock(nn.Module):
             q = self._norm(q, height, width)
         mixed, sharpest = [], []
         for group, dilation in enumerate(self.dilations):
-            places = window_indices(height, width, self.radius, dilation).to(query.device)
+            # int(): while a graph is traced for export, sizes are tensors, and the table must become a constant.
+            places = window_indices(int(height), int(width), self.radius, dilation).to(query.device)
             # (B, HW, Q, d) and, for each pixel, all places of all frames: (B, HW, places * T, d).
             asked = q[:, :, group].permute(0, 3, 1, 2)
             affinity = asked @ _windows(k[:, :, group], places).transpose(2, 3) / math.sqrt(depth)

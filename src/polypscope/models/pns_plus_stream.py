@@ -7,11 +7,16 @@ added to the stride-16 features of the frame, so that with an empty state the ne
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
 
 from polypscope.models.depthwise import DepthwiseConv2d
-from polypscope.models.efficientnet_lite import EfficientNetLite
+from polypscope.models.efficientnet_lite import MEAN, STD, EfficientNetLite
+from polypscope.models.ns_block import NSBlock
+
+PAST, WIDTH = 3, 32  # frames and channels that are remembered
 
 
 def _resize(x: Tensor, size: tuple[int, int] | torch.Size) -> Tensor:
@@ -60,6 +65,47 @@ class Merge(nn.Module):
         return self.mix(torch.relu(self.fine(fine) + _resize(self.coarse(coarse), fine.shape[-2:])))
 
 
+class Memory(nn.Module):
+    """What the anchor and the last frames say about this one: PNS+'s global-to-local pair of NS blocks, causal.
+
+    Raw affinities to an empty (all-zero) memory are zero and nothing here has a bias, so an empty state adds nothing.
+    """
+
+    def __init__(self, channels: int, width: int = 32) -> None:
+        super().__init__()
+        self.squeeze = nn.Conv2d(channels, width, 1, bias=False)
+        self.far = NSBlock(width, 4, (3, 4, 3, 4), norm_size=None)
+        self.near = NSBlock(width, 4, (1, 2, 1, 2), norm_size=None)
+        # Lets the network refuse a memory that does not fit what it sees now.
+        self.gate = nn.Conv2d(2 * width, width, 1)
+        self.expand = nn.Conv2d(width, channels, 1, bias=False)
+        nn.init.zeros_(self.expand.weight)
+
+    def forward(self, now: Tensor, past: Tensor, anchor: Tensor) -> Tensor:
+        """now, anchor (B, W, h, w); past (B, T, W, h, w) → what to add to the features, (B, C, h, w)."""
+        asked = now[:, None]
+        told = self.far(asked, anchor[:, None])
+        told = told + self.near(asked + told, past)
+        told = told[:, 0]
+        return self.expand(told * self.gate(torch.cat([now, told], 1)).sigmoid())
+
+
+class State(NamedTuple):
+    """What is remembered between frames; zeros mean "nothing yet"."""
+
+    memory: Tensor  # (B, PAST, WIDTH, h, w), newest first
+    anchor: Tensor  # (B, WIDTH, h, w)
+    count: Tensor  # (B, 1, 1, 1): frames since the anchor
+
+    @staticmethod
+    def empty(batch: int, height: int, width: int) -> State:
+        """For an input of height × width pixels."""
+        h, w = -(-height // 16), -(-width // 16)
+        return State(
+            torch.zeros(batch, PAST, WIDTH, h, w), torch.zeros(batch, WIDTH, h, w), torch.zeros(batch, 1, 1, 1)
+        )
+
+
 class StreamSegmenter(nn.Module):
     """One RGB frame (B, 3, H, W), normalised, to polyp logits (B, 1, H, W); sides are multiples of 32.
 
@@ -79,6 +125,7 @@ class StreamSegmenter(nn.Module):
         self.head16 = nn.Conv2d(96, 1, 1)
         self.head8 = nn.Conv2d(48, 1, 1)
         self.head4 = nn.Conv2d(32, 1, 1)
+        self.memory = Memory(96, WIDTH)
 
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Features of one frame: stride 4, stride 8, and the stride-16 map that the memory works on."""
@@ -92,6 +139,45 @@ class StreamSegmenter(nn.Module):
         return [self.head4(m4), self.head8(m8), self.head16(high)]
 
     def forward(self, x: Tensor) -> Tensor | list[Tensor]:
-        """Logits (B, 1, H, W); in training, the maps at strides 4, 8 and 16 for deep supervision."""
+        """Single pictures: logits (B, 1, H, W); in training, the maps at strides 4, 8 and 16 for deep supervision."""
         logits = self.decode(*self.encode(x))
         return logits if self.training else _resize(logits[0], x.shape[-2:])
+
+    def step(self, features: tuple[Tensor, Tensor, Tensor], state: State) -> tuple[list[Tensor], State]:
+        """Logits of one encoded frame given what was seen before it, and what to remember after it."""
+        f4, f8, high = features
+        now = self.memory.squeeze(high)
+        logits = self.decode(f4, f8, high + self.memory(now, state.memory, state.anchor))
+        anchor = torch.where(state.count > 0, state.anchor, now)
+        memory = torch.cat([now[:, None], state.memory[:, :-1]], 1)
+        return logits, State(memory, anchor, state.count + 1)
+
+    def window(self, frames: Tensor) -> Tensor:
+        """Logits (B, 1, H, W) of the last of several frames (B, 1 + n, 3, H, W): the anchor, then up to four in order.
+
+        This is what streaming computes for that frame; the two are tested to be equal.
+        """
+        batch, count = frames.shape[:2]
+        f4, f8, high = (level.unflatten(0, (batch, count)) for level in self.encode(frames.flatten(0, 1)))
+        squeezed = self.memory.squeeze(high.flatten(0, 1)).unflatten(0, (batch, count))
+        past = squeezed[:, 1:-1].flip(1)
+        past = nn.functional.pad(past, (0, 0, 0, 0, 0, 0, 0, PAST - past.shape[1]))
+        told = self.memory(squeezed[:, -1], past, squeezed[:, 0])
+        logits = self.decode(f4[:, -1], f8[:, -1], high[:, -1] + told)
+        return _resize(logits[0], frames.shape[-2:])
+
+
+class StreamGraph(nn.Module):
+    """The segmenter as it is exported: pixels in, probability out, the state and the shared features in the open."""
+
+    def __init__(self, model: StreamSegmenter) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, image: Tensor, memory: Tensor, anchor: Tensor, count: Tensor) -> tuple[Tensor, ...]:
+        """image (B, H, W, 3) uint8 → probability (B, 1, H, W), next memory, anchor and count, features."""
+        x = (image.permute(0, 3, 1, 2).float() - MEAN) / STD
+        features = self.model.encode(x)
+        logits, state = self.model.step(features, State(memory, anchor, count))
+        probability = _resize(logits[0], x.shape[-2:]).sigmoid()
+        return (probability, *state, *features)

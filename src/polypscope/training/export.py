@@ -1,0 +1,188 @@
+"""Torch to ONNX: the graph, its parity with torch, an optional int8 form, and the card that goes with it."""
+
+from __future__ import annotations
+
+import tomllib
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from polypscope.models.pns_plus_stream import State, StreamGraph, StreamSegmenter
+from polypscope.models.registry import MODELS, create
+from polypscope.records.errors import MissingInput, ModelError, UsageError
+from polypscope.runtime.backends import open_session
+from polypscope.runtime.cards import InputSpec, ModelCard
+from polypscope.runtime.runlog import sha256
+from polypscope.training.config import TrainConfig
+
+OPSET = 18
+PARITY = 1e-4
+FEATURES = ("feature_4", "feature_8", "feature_16")
+
+
+class ImageGraph(nn.Module):
+    """A single-picture network as it is exported: pixels in, probability out."""
+
+    def __init__(self, model: nn.Module, mean: float, std: float) -> None:
+        super().__init__()
+        self.model, self.mean, self.std = model, mean, std
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        """image (B, H, W, 3) uint8 → probability (B, 1, H, W)."""
+        return self.model((image.permute(0, 3, 1, 2).float() - self.mean) / self.std).sigmoid()
+
+
+@dataclass(frozen=True)
+class Parity:
+    """Largest difference between torch and ONNX Runtime, over several inputs and steps."""
+
+    probability: float
+    state: float
+
+    @property
+    def holds(self) -> bool:
+        """Within what the house promises."""
+        return max(self.probability, self.state) < PARITY
+
+
+def load_trained(checkpoint: Path) -> tuple[nn.Module, TrainConfig]:
+    """The averaged weights of a `weights.pt` or `last.pt` that `polypscope train` wrote."""
+    if not checkpoint.is_file():
+        raise MissingInput(f"{checkpoint}: expected a checkpoint of `polypscope train`, found nothing there.")
+    try:
+        content = torch.load(checkpoint, map_location="cpu", weights_only=True)
+        config = TrainConfig.model_validate_json(content["config"])
+    except Exception as error:
+        reason = " ".join(str(error).split())[:120]
+        raise ModelError(f"{checkpoint}: expected a checkpoint of `polypscope train`, found: {reason}.") from None
+    model = create(config.model.name, **config.model.arguments)
+    # A segmenter that was trained on single pictures has no memory yet; its fresh one adds nothing.
+    missing, _ = model.load_state_dict(content.get("average", content["model"]), strict=False)
+    if any(not name.startswith("memory.") for name in missing):
+        raise ModelError(f"{checkpoint}: expected all weights of {config.model.name}, found none for {missing[0]}.")
+    return model.eval(), config
+
+
+def write_graph(model: nn.Module, name: str, path: Path, size: int) -> InputSpec:
+    """Write the ONNX file of an image or streaming model for square inputs of `size` pixels."""
+    if size % 32 or size < 64:
+        raise UsageError(f"Size: expected a multiple of 32 from 64 on, found {size}.")
+    if MODELS[name].clip:
+        raise UsageError(f"Model {name}: expected an image or streaming model, found one that takes whole windows.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    image = torch.randint(0, 256, (1, size, size, 3), dtype=torch.uint8)
+    if isinstance(model, StreamSegmenter):
+        graph: nn.Module = StreamGraph(model)
+        state = [f"state_{field}" for field in State._fields]
+        inputs, arguments = ["image", *state], (image, *State.empty(1, size, size))
+        outputs = ["probability", *(f"next_{field}" for field in State._fields), *FEATURES]
+    else:
+        graph, inputs, outputs, arguments = ImageGraph(model, 127.0, 128.0), ["image"], ["probability"], (image,)
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")  # the exporter warns of its own future and of shapes that are fixed on purpose
+        torch.onnx.export(
+            graph.eval(),
+            arguments,
+            str(path),
+            input_names=inputs,
+            output_names=outputs,
+            dynamic_axes={key: {0: "n"} for key in inputs + outputs},
+            opset_version=OPSET,
+            dynamo=False,
+        )
+    return InputSpec(width=size, height=size)
+
+
+@torch.no_grad()
+def measure_parity(model: nn.Module, path: Path, size: int, steps: int = 4) -> Parity:
+    """Run torch and ONNX Runtime side by side on the same frames, each carrying its own state."""
+    session = open_session(path)
+    rng = np.random.default_rng(0)
+    streaming = isinstance(model, StreamSegmenter)
+    graph = StreamGraph(model).eval() if streaming else ImageGraph(model, 127.0, 128.0).eval()
+    state = State.empty(1, size, size) if streaming else ()
+    theirs = {f"state_{field}": value.numpy() for field, value in zip(State._fields, state, strict=False)}
+    worst, worst_state = 0.0, 0.0
+    for _ in range(steps):
+        image = rng.integers(0, 256, (1, size // 16, size // 16, 3)).astype(np.uint8).repeat(16, 1).repeat(16, 2)
+        expected = graph(torch.from_numpy(image), *state)
+        found = session.run({"image": image, **theirs})
+        if not streaming:
+            worst = max(worst, float(np.abs(expected.numpy() - found["probability"]).max()))
+            continue
+        worst = max(worst, float(np.abs(expected[0].numpy() - found["probability"]).max()))
+        state = State(*expected[1:4])
+        theirs = {f"state_{field}": found[f"next_{field}"] for field in State._fields}
+        for field, value in zip(State._fields, state, strict=True):
+            scale = max(1.0, float(value.abs().max()))
+            worst_state = max(worst_state, float(np.abs(value.numpy() - theirs[f"state_{field}"]).max()) / scale)
+    return Parity(worst, worst_state)
+
+
+def write_int8(source: Path, path: Path, pictures: list[np.ndarray]) -> None:
+    """Quantise weights and activations of the convolutions to 8 bits, calibrated on `pictures` (uint8, network size)."""
+    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    session = open_session(source)
+    zeros = {name: np.zeros((1, *(n or 1 for n in shape[1:])), dtype) for name, shape, dtype in session.inputs[1:]}
+
+    class Reader(CalibrationDataReader):
+        def __init__(self) -> None:
+            self.feeds = iter([{"image": picture[None], **zeros} for picture in pictures])
+
+        def get_next(self) -> dict[str, Any] | None:
+            return next(self.feeds, None)
+
+    prepared = path.with_suffix(".prepared.onnx")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            quant_pre_process(str(source), str(prepared), skip_symbolic_shape=True)
+            quantize_static(
+                str(prepared),
+                str(path),
+                Reader(),
+                quant_format=QuantFormat.QDQ,
+                activation_type=QuantType.QUInt8,
+                weight_type=QuantType.QInt8,
+                per_channel=True,
+                op_types_to_quantize=["Conv"],
+            )
+    finally:
+        prepared.unlink(missing_ok=True)
+
+
+def write_card(path: Path, name: str, architecture: str, spec: InputSpec, facts: dict[str, Any]) -> ModelCard:
+    """Write the card beside the ONNX file; `facts` are the fields that only a person knows."""
+    fields = {
+        "name": name,
+        "kind": "segmenter",
+        "architecture": architecture,
+        "summary": f"{architecture} trained with polypscope.",
+        **facts,
+        "file": path.name,
+        "sha256": sha256(path),
+        "bytes": path.stat().st_size,
+        "input": spec.model_dump(),
+    }
+    card = ModelCard.model_validate(fields).model_copy(update={"path": path.with_suffix(".json")})
+    partial = path.with_suffix(".json.part")
+    partial.write_text(card.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    partial.replace(path.with_suffix(".json"))
+    return card
+
+
+def read_facts(path: Path) -> dict[str, Any]:
+    """The TOML file with the card's hand-written fields."""
+    if not path.is_file():
+        raise MissingInput(f"{path}: expected a TOML file with the card's facts, found nothing there.")
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path}: expected TOML, found a mistake: {error}.") from None
