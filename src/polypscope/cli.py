@@ -33,6 +33,31 @@ COMMANDS: tuple[Command, ...] = (
         "Check this installation: versions, cores, inference providers, shipped weights and extras.",
     ),
     Command(
+        "export",
+        "polypscope.api.export:export",
+        "Export trained weights to ONNX with a model card, and print how far ONNX is from torch.",
+    ),
+    Command(
+        "models info",
+        "polypscope.api.models:info",
+        "Show a model's whole card: data, licences, recipe, scores and what it fails on.",
+    ),
+    Command(
+        "models list",
+        "polypscope.api.models:list_models",
+        "List the weights that ship, with their size, input and best-known scores.",
+    ),
+    Command(
+        "predict",
+        "polypscope.api.predict:predict",
+        "Write the polyp probability of every picture as an 8-bit PNG of the same size and name.",
+    ),
+    Command(
+        "train",
+        "polypscope.api.train:train",
+        "Train a segmenter from a TOML recipe; the same command resumes an interrupted run.",
+    ),
+    Command(
         "simulate",
         "polypscope.api.simulate:simulate",
         "Simulate colonoscopy sequences with exact masks, depth, poses and sizes in mm.",

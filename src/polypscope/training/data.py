@@ -42,6 +42,11 @@ def list_pairs(root: Path, exclude: Sequence[str] = (), only: Sequence[str] = ()
     return pairs
 
 
+def read_stems(path: Path | None) -> list[str]:
+    """Names without ending, one per line of a text file; none without a file."""
+    return [] if path is None else [Path(line.strip()).stem for line in path.read_text().split("\n") if line.strip()]
+
+
 def read_rgb(path: Path) -> NDArray[np.uint8]:
     picture = cv2.imread(str(path), cv2.IMREAD_COLOR)
     if picture is None:

@@ -25,7 +25,7 @@ from polypscope.models.efficientnet_lite import imagenet_state
 from polypscope.models.registry import create
 from polypscope.training.augment import AugmentSpec
 from polypscope.training.config import Source, TrainConfig
-from polypscope.training.data import Batches, Pair, Stills, decoded, list_pairs, read_mask, read_rgb
+from polypscope.training.data import Batches, Pair, Stills, decoded, list_pairs, read_mask, read_rgb, read_stems
 from polypscope.training.losses import deep_supervision
 
 
@@ -183,14 +183,10 @@ def gather(sources: Sequence[Source]) -> tuple[list[Pair], np.ndarray]:
     pairs: list[Pair] = []
     weights: list[float] = []
     for source in sources:
-        found = list_pairs(source.root, _stems(source.exclude), _stems(source.only))
+        found = list_pairs(source.root, read_stems(source.exclude), read_stems(source.only))
         pairs += found
         weights += [source.weight] * len(found)
     return pairs, np.array(weights)
-
-
-def _stems(path: Path | None) -> list[str]:
-    return [] if path is None else [Path(line.strip()).stem for line in path.read_text().split("\n") if line.strip()]
 
 
 @torch.no_grad()
@@ -201,7 +197,7 @@ def validate(model: nn.Module, config: TrainConfig) -> dict[str, float]:
     for source in config.validate_on:
         name = source.name or source.root.name
         dices, alarms = [], []
-        for image, mask in list_pairs(source.root, _stems(source.exclude), _stems(source.only)):
+        for image, mask in list_pairs(source.root, read_stems(source.exclude), read_stems(source.only)):
             rgb, truth = read_rgb(image), read_mask(mask) > 0
             guess = predict(model, rgb, config.validate_size) >= 0.5
             if truth.any():

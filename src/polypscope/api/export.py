@@ -1,0 +1,94 @@
+"""From trained weights to a file that runs without torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Exported", "export"]
+
+
+@dataclass(frozen=True)
+class Exported:
+    """The ONNX file, its card, and how far it is from torch."""
+
+    file: Path
+    card: Path
+    parity: float
+    int8: Path | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """1 when the ONNX file does not compute what torch computes."""
+        return 0 if self.parity < 1e-4 else 1
+
+
+def export(
+    checkpoint: Path,
+    out: Path,
+    *,
+    size: int = 352,
+    name: str | None = None,
+    facts: Path | None = None,
+    half: bool = False,
+    int8: bool = False,
+) -> Exported:
+    """Export trained weights to ONNX with a model card, and print how far ONNX is from torch.
+
+    Parameters
+    ----------
+    checkpoint
+        `weights.pt` or `last.pt` of `polypscope train`.
+    out
+        The .onnx file to write; the card goes beside it as .json.
+    size
+        Side in pixels of the square that pictures are squeezed to; a multiple of 32.
+    name
+        Name of the model in its card; the file's name without its ending if not given.
+    facts
+        TOML file with the card's hand-written fields: summary, data, licences, what it fails on. Its [[score_on]]
+        tables name folders on which the exported file is scored.
+    half
+        Store large weights in 16 bits: half the file, the same speed; the difference is printed.
+    int8
+        Also write an 8-bit file beside it, calibrated on the training pictures, and print its speed and difference.
+    """
+    from polypscope.records.errors import MissingExtra
+
+    try:
+        import importlib
+
+        importlib.import_module("torch")
+        importlib.import_module("onnx")
+    except ImportError:
+        raise MissingExtra.of("torch and onnx", extra="train", needed_for="exporting") from None
+    from polypscope.runtime.console import say, show_table
+    from polypscope.training import export as exporting
+    from polypscope.training.scores import score_sets
+
+    out = Path(out)
+    model, config = exporting.load_trained(Path(checkpoint))
+    known = exporting.read_facts(Path(facts)) if facts else {}
+    wanted = known.pop("score_on", [])
+    spec = exporting.write_graph(model, config.model.name, out, size)
+    parity = exporting.measure_parity(model, out, size)
+    say(f"largest difference to torch: probability {parity.probability:.1e}, state {parity.state:.1e}")
+    if half:
+        exporting.store_half(out)
+        rounded = exporting.measure_parity(model, out, size)
+        say(f"after rounding weights to 16 bits: probability {rounded.probability:.1e}, state {rounded.state:.1e}")
+    known.setdefault("streaming", config.model.name == "pns_plus_stream")
+    label = name or out.stem
+    card = exporting.write_card(out, label, config.model.name, spec, known)
+    if wanted:
+        scores = score_sets(out, wanted, Path(facts or ".").parent)
+        card = exporting.write_card(out, label, config.model.name, spec, {**known, "scores": scores})
+        rows = [(s["data"], s["metric"], round(s["value"], 4), s["images"]) for s in scores]
+        show_table("Scores of the exported file", ("data", "metric", "value", "images"), rows)
+    small = None
+    if int8:
+        small = exporting.export_int8(out, card, config)
+        for line in exporting.compare_int8(out, small, config, size):
+            say(line)
+    say(f"wrote {out} ({out.stat().st_size / 1e6:.1f} MB) and {out.with_suffix('.json')}")
+    return Exported(out, out.with_suffix(".json"), max(parity.probability, parity.state), small)

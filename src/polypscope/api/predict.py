@@ -1,0 +1,159 @@
+"""Probability maps of pictures, folders and videos."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+__all__ = ["Predictions", "predict"]
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What was written."""
+
+    out: Path
+    pictures: int
+    clips: int
+    failures: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """1 when a picture or video could not be read."""
+        return 1 if self.failures else 0
+
+
+def predict(
+    input: Path,
+    out: Path,
+    *,
+    model: str | None = None,
+    clip: bool = False,
+    batch: int = 4,
+    threads: int = 2,
+    provider: Literal["cpu", "openvino", "cuda", "coreml", "directml"] = "cpu",
+) -> Predictions:
+    """Write the polyp probability of every picture as an 8-bit PNG of the same size and name.
+
+    Folders are searched through, and their sub-folders are kept. A video becomes a folder of numbered PNGs, one per
+    frame, and is segmented as a stream: each frame with what was seen before it.
+
+    Parameters
+    ----------
+    input
+        A picture, a video, or a folder with either.
+    out
+        Folder for the results.
+    model
+        Name of a shipped model or path of an exported .onnx file; the shipped segmenter if not given.
+    clip
+        The pictures of each folder are consecutive frames of one video: segment them as a stream.
+    batch
+        Single pictures that go through the network at once.
+    threads
+        Threads of the network.
+    provider
+        What runs the network; a device that is not there is an error, never a silent fall-back.
+    """
+    from polypscope.records.errors import UsageError
+    from polypscope.runtime.console import progress, say
+    from polypscope.runtime.runlog import DISCLAIMER, RunLog
+    from polypscope.runtime.segmenter import Segmenter
+
+    if batch < 1:
+        raise UsageError(f"--batch: expected at least 1, found {batch}; give the number of pictures at once.")
+    segmenter = Segmenter.load(model, threads, provider)
+    source, out = Path(input), Path(out)
+    folders, videos = _gather(source)
+    arguments = {"input": source, "out": out, "model": segmenter.card.name, "clip": clip, "batch": batch}
+    failures: list[str] = []
+    pictures = clips = 0
+    with RunLog(out, "predict", {**arguments, "threads": threads, "provider": provider}) as log:
+        log.add_input(segmenter.card.weights_path)
+        with progress("predicting", sum(map(len, folders.values())) or None, "pictures") as ticker:
+            for folder, paths in folders.items():
+                pictures += _stills(segmenter, paths, out / folder, 1 if clip else batch, clip, failures, ticker)
+                clips += clip
+            for place, path in videos.items():
+                pictures += _video(segmenter, path, out / place, failures, log, ticker)
+                clips += 1
+        log.record(pictures=pictures, clips=clips, failures=failures)
+    for failure in failures[:5]:
+        say(f"failed: {failure}")
+    say(f"{pictures} probability maps in {out}" + (f", {len(failures)} failed" if failures else ""))
+    say(DISCLAIMER)
+    return Predictions(out, pictures, clips, tuple(failures))
+
+
+def _gather(source: Path) -> tuple[dict[Path, list[Path]], dict[Path, Path]]:
+    """Pictures by folder relative to the source, and videos by the folder their maps go to."""
+    from polypscope.io.images import IMAGE_SUFFIXES
+    from polypscope.io.paths import is_hidden, natural_sorted
+    from polypscope.records.errors import InputError, MissingInput
+
+    if not source.exists():
+        raise MissingInput(f"{source}: expected a picture, a video or a folder, found nothing there; check the path.")
+    if source.is_file():
+        if source.suffix.lower() in IMAGE_SUFFIXES:
+            return {Path(): [source]}, {}
+        return {}, {Path(source.stem): source}
+    folders: dict[Path, list[Path]] = {}
+    videos: dict[Path, Path] = {}
+    for path in natural_sorted(source.rglob("*"), key=lambda path: path.relative_to(source)):
+        inside = path.relative_to(source)
+        if not path.is_file() or any(is_hidden(Path(part)) for part in inside.parts):
+            continue
+        if path.suffix.lower() in IMAGE_SUFFIXES:
+            folders.setdefault(inside.parent, []).append(path)
+        elif path.suffix.lower() in (".mp4", ".avi", ".mkv", ".mov", ".mpg", ".mpeg", ".webm", ".wmv", ".m4v", ".ts"):
+            videos[inside.with_suffix("")] = path
+    if not folders and not videos:
+        raise InputError(f"{source}: expected pictures or videos in this folder, found none; check the path.")
+    return folders, videos
+
+
+def _stills(segmenter, paths, out, batch, clip, failures, ticker) -> int:  # type: ignore[no-untyped-def]
+    """Pictures of one folder, one by one as a stream or several at once; returns how many were written."""
+    from polypscope.io.images import read_rgb
+    from polypscope.io.masks import write_probability
+    from polypscope.records.errors import InputError
+
+    segmenter.reset()
+    done = 0
+    for start in range(0, len(paths), batch):
+        read = []
+        for path in paths[start : start + batch]:
+            try:
+                read.append((path, read_rgb(path)))
+            except InputError as error:
+                failures.append(str(error))
+            ticker.step()
+        if not read:
+            continue
+        maps = [segmenter.step(read[0][1])] if clip else segmenter.predict_batch([rgb for _, rgb in read])
+        for (path, _), probability in zip(read, maps, strict=True):
+            write_probability(out / f"{path.stem}.png", probability)
+            done += 1
+    return done
+
+
+def _video(segmenter, path, out, failures, log, ticker) -> int:  # type: ignore[no-untyped-def]
+    """One video as a stream; returns how many maps were written."""
+    from polypscope.io.masks import write_probability
+    from polypscope.io.sources import open_source
+    from polypscope.records.errors import InputError
+
+    segmenter.reset()
+    done = 0
+    try:
+        with open_source(path) as source:
+            for frame in source:
+                write_probability(out / f"{frame.index:06d}.png", segmenter.step(frame.rgb))
+                done += 1
+                ticker.step()
+            for note in source.notes:
+                log.add_note(f"{path.name}: {note}")
+    except InputError as error:
+        failures.append(str(error))
+    return done

@@ -1,0 +1,59 @@
+"""Training from a recipe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Training", "train"]
+
+
+@dataclass(frozen=True)
+class Training:
+    """Where a finished run left its weights and its log."""
+
+    weights: Path
+    log: Path
+
+
+def train(config: Path, *, out: Path | None = None, epochs: int | None = None) -> Training:
+    """Train a segmenter from a TOML recipe; the same command resumes an interrupted run.
+
+    A checkpoint is written after every epoch, and a run that was stopped and resumed ends with the weights of one
+    that was not. `log.csv` has one row per epoch, and `predictions-NNN.png` shows what the model sees. Several
+    processes: torchrun --nproc-per-node 2 -m polypscope train CONFIG.
+
+    Parameters
+    ----------
+    config
+        The recipe: data, model, optimiser and augmentation. `recipes/` has those of the shipped weights.
+    out
+        Folder for checkpoints and log, instead of the recipe's own.
+    epochs
+        Number of epochs, instead of the recipe's own.
+    """
+    from polypscope.records.errors import MissingExtra
+
+    try:
+        import importlib
+
+        importlib.import_module("torch")
+    except ImportError:
+        raise MissingExtra.of("torch", extra="train", needed_for="training") from None
+    from polypscope.runtime.console import say
+    from polypscope.runtime.runlog import RunLog
+    from polypscope.training.config import load_config
+    from polypscope.training.loop import train as run
+
+    recipe = load_config(Path(config))
+    if out is not None:
+        recipe = recipe.model_copy(update={"out": Path(out).resolve()})
+    if epochs is not None:
+        recipe = recipe.model_copy(update={"optimiser": recipe.optimiser.model_copy(update={"epochs": epochs})})
+    with RunLog(recipe.out, "train", {"config": config, "out": recipe.out, "epochs": recipe.optimiser.epochs}) as log:
+        log.add_input(config)
+        weights = run(recipe, say)
+        log.record(weights=str(weights))
+    say(f"weights in {weights}, log in {recipe.out / 'log.csv'}")
+    say(f"next: polypscope export {weights} model.onnx")
+    return Training(weights, recipe.out / "log.csv")

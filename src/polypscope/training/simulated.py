@@ -1,0 +1,96 @@
+"""Simulated clips as training data: rendered once into shards on disk, for the memory, the depth head and the
+simulation-only segmenter.
+
+Training colons come from data-set seeds from `FIRST_SEED` on and training polyps are sampled anew for every sequence,
+so that lower seeds and the thirty polyp models stay unseen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from polypscope.geometry.cameras import rays
+from polypscope.records import Camera
+from polypscope.simulator import sequence
+from polypscope.simulator.sequence import Settings
+
+FIRST_SEED = 5000
+SIDE_PX = 352
+DEPTH_SIDE_PX = 88
+RAY_SIDE_PX = 22
+SHAPES = ((320, 320), (352, 288), (384, 288), (360, 320), (416, 240))
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Clips of one sequence, as arrays.
+
+    rgb: uint8 [C, T, 352, 352, 3]; mask: uint8 [C, T, 352, 352], 0 or 255; ray_mm: float16 [C, T, 88, 88], distance
+    along the viewing ray, NaN without value; directions: float32 [22, 22, 3], unit viewing rays of the squeezed
+    picture.
+    """
+
+    rgb: NDArray[np.uint8]
+    mask: NDArray[np.uint8]
+    ray_mm: NDArray[np.float16]
+    directions: NDArray[np.float32]
+
+    def save(self, path: Path) -> None:
+        partial = path.with_suffix(".part.npz")
+        np.savez(partial, rgb=self.rgb, mask=self.mask, ray_mm=self.ray_mm, directions=self.directions)
+        partial.replace(path)
+
+    @classmethod
+    def load(cls, path: Path) -> Shard:
+        with np.load(path) as arrays:
+            return cls(arrays["rgb"], arrays["mask"], arrays["ray_mm"], arrays["directions"])
+
+
+def ray_directions(camera: Camera, side_px: int = RAY_SIDE_PX) -> NDArray[np.float32]:
+    """Unit viewing rays [side, side, 3] of the camera's picture squeezed to side × side."""
+    field = rays(camera.resized(side_px, side_px))
+    return (field / np.linalg.norm(field, axis=-1, keepdims=True)).astype(np.float32)
+
+
+def render_shard(index: int, clips: int = 3, frames: int = 5, seed: int = FIRST_SEED) -> Shard:
+    """Render `clips` short clips of training sequence `index`: lens, field of view, shape and style vary with it."""
+    rng = np.random.default_rng([seed, index])
+    width, height = SHAPES[rng.integers(len(SHAPES))]
+    fisheye = rng.random() < 0.35
+    settings = Settings(
+        frames=120,
+        width=width,
+        height=height,
+        fov_deg=(60.0, 150.0) if fisheye else (60.0, 140.0),
+        lens="fisheye" if fisheye else "pinhole",
+        style="clinical" if rng.random() < 0.6 else "clean",
+        polyps="sampled",
+        negatives=0.1,
+        triangles=100_000,
+    )
+    made = sequence(seed, index, settings)
+    pace = int(rng.integers(1, 4))
+    starts = np.sort(rng.choice(settings.frames - frames * pace, clips, replace=False))
+    wanted = [int(start) + pace * step for start in starts for step in range(frames)]
+    made.poses = made.poses[wanted]
+    pictures, masks, depths = [], [], []
+    directions = rays(made.camera)
+    stretch = np.linalg.norm(directions, axis=-1) / directions[..., 2]
+    for item in made:
+        pictures.append(cv2.resize(item.frame.rgb, (SIDE_PX, SIDE_PX), interpolation=cv2.INTER_AREA))
+        polyp = (item.truth.instances > 0).astype(np.uint8) * 255
+        masks.append(cv2.resize(polyp, (SIDE_PX, SIDE_PX), interpolation=cv2.INTER_AREA))
+        ray = (item.truth.depth.values * stretch).astype(np.float32)
+        depths.append(cv2.resize(ray, (DEPTH_SIDE_PX, DEPTH_SIDE_PX), interpolation=cv2.INTER_NEAREST))
+    shape = (clips, frames)
+    return Shard(
+        np.stack(pictures).reshape(*shape, SIDE_PX, SIDE_PX, 3),
+        np.stack(masks).reshape(*shape, SIDE_PX, SIDE_PX),
+        np.stack(depths).reshape(*shape, DEPTH_SIDE_PX, DEPTH_SIDE_PX).astype(np.float16),
+        ray_directions(made.camera),
+    )
