@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    from polypscope.runtime.cards import ModelCard
-
-__all__ = ["ModelList", "info", "list_models"]
+__all__ = ["ModelInfo", "ModelList", "info", "list_models"]
 
 
 @dataclass(frozen=True)
 class ModelList:
-    """Cards of the shipped weights."""
+    """Cards (`runtime.cards.ModelCard`) of the shipped weights."""
 
-    cards: tuple[ModelCard, ...]
+    cards: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """One card (`runtime.cards.ModelCard`)."""
+
+    card: Any
 
 
 def list_models() -> ModelList:
@@ -45,7 +49,7 @@ def list_models() -> ModelList:
     return ModelList(cards)
 
 
-def info(name: str) -> ModelCard:
+def info(name: str) -> ModelInfo:
     """Show a model's whole card: data, licences, recipe, scores and what it fails on.
 
     Parameters
@@ -96,4 +100,4 @@ def info(name: str) -> ModelCard:
             for line in lines:
                 say(f"  - {line}")
     say(DISCLAIMER)
-    return card
+    return ModelInfo(card)
