@@ -118,8 +118,11 @@ def points(camera: Camera, depth: DepthMap) -> Array:
     return np.asarray(rays(camera) * length[..., None])
 
 
-def ray_lengths(camera: Camera, depth: DepthMap) -> Array:
-    """Distance in mm from the camera along each pixel's ray: float64 (H, W), NaN where the map has no value."""
+def ray_lengths(camera: Camera, depth: DepthMap, window: tuple[slice, slice] = np.s_[:, :]) -> Array:
+    """Distance in mm from the camera along each pixel's ray: float64 (H, W), NaN where the map has no value.
+
+    `window` (rows, columns) takes a part of the picture only.
+    """
     if depth.kind is DepthKind.RELATIVE:
         raise RecordError.of("depth kind", expected="mm", found="relative depth", hint="align it to mm first")
     if depth.values.shape != (camera.height, camera.width):
@@ -129,8 +132,8 @@ def ray_lengths(camera: Camera, depth: DepthMap) -> Array:
             found=f"{depth.values.shape[0]} x {depth.values.shape[1]}",
             hint="scale the camera or the map",
         )
-    values = depth.values.astype(np.float64)
-    return values / _forward(rays(camera)) if depth.kind is DepthKind.Z_MM else values
+    values = depth.values[window].astype(np.float64)
+    return values / _forward(rays(camera)[window]) if depth.kind is DepthKind.Z_MM else values
 
 
 def to_ray(camera: Camera, depth: DepthMap) -> DepthMap:
