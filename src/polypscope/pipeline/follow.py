@@ -20,7 +20,7 @@ import numpy as np
 from polypscope.pipeline.findings import Findings, Found
 from polypscope.records import Box
 
-__all__ = ["Follower", "FollowSettings", "Shown", "Tracked"]
+__all__ = ["FollowSettings", "Follower", "Shown", "Tracked"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +269,8 @@ def _affinity(track: Tracked, found: Found) -> float:
     reach = 0.6 * max(_size_px(track.box), _size_px(box)) + 12
     (x0, y0), (x1, y1) = track.box.center_xy, box.center_xy
     closeness = math.exp(-0.5 * (math.hypot(x1 - x0, y1 - y0) / reach) ** 2)
-    if overlap < 0.02 and closeness < 0.25:
+    # A candidate must stay where it is; a polyp that is known may jump a little further.
+    if overlap < 0.02 and closeness < (0.25 if track.confirmed else 0.55):
         return 0.0
     if _size_ratio(track.box, box) > 4:
         return 0.0

@@ -98,7 +98,8 @@ class PictureReader:
         return Picture(area, flags, frozen, cut, motion, sharpness)
 
     def _motion(self, before: NDArray[np.float32], now: NDArray[np.float32]) -> tuple[tuple[float, float], float]:
-        (dx, dy), response = cv2.phaseCorrelate(before, now, self._window)
+        # OpenCV 5 multiplies the window into the arrays it is given: hand it copies.
+        (dx, dy), response = cv2.phaseCorrelate(before.copy(), now.copy(), self._window)
         if response < 0.08 or max(abs(dx), abs(dy)) > 0.25 * _SMALL_WIDTH:
             return (0.0, 0.0), float(response)  # no common motion to be seen
         scale = self.shape[1] / self._small_size[0]
