@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import cv2
@@ -11,7 +12,9 @@ import numpy as np
 from polypscope.pipeline.findings import Findings, Found
 from polypscope.records import BinaryMask, Box, Detection, Frame, ProbabilityMap
 
-DISC_RGB = (120, 200, 90)  # a green that no wall has: the colour seer finds it
+# A green and a blue that no wall has: the colour seer finds them, and they do not look alike.
+DISC_RGB = (120, 200, 90)
+OTHER_RGB = (60, 50, 200)
 
 
 def wall(seed: int, shape: tuple[int, int] = (240, 320)) -> np.ndarray:
@@ -32,10 +35,12 @@ def window(texture: np.ndarray, step: int, shape: tuple[int, int], speed: float 
     return np.ascontiguousarray(texture[y : y + height, x : x + width])
 
 
-def with_disc(rgb: np.ndarray, x: float, y: float, radius: float) -> np.ndarray:
+def with_disc(
+    rgb: np.ndarray, x: float, y: float, radius: float, colour: tuple[int, int, int] = DISC_RGB
+) -> np.ndarray:
     """The same picture with a disc that the colour seer takes for a polyp."""
     rgb = rgb.copy()
-    cv2.circle(rgb, (round(x), round(y)), round(radius), DISC_RGB, -1)
+    cv2.circle(rgb, (round(x), round(y)), round(radius), colour, -1)
     return rgb
 
 
@@ -47,7 +52,7 @@ def procedure(frames: int, shape: tuple[int, int] = (120, 160), seed: int = 0, f
         if 5 <= n < 45 and not 20 <= n < 26:
             rgb = with_disc(rgb, 50 + 0.5 * n, 60, 14)
         if n >= 70:
-            rgb = with_disc(rgb, 110 - 0.3 * (n - 70), 40, 10)
+            rgb = with_disc(rgb, 110 - 0.3 * (n - 70), 40, 10, OTHER_RGB)
         yield Frame(n, n / fps, rgb)
 
 
@@ -58,7 +63,7 @@ class ColourSeer:
         self._mean: np.ndarray | None = None
 
     def step(self, rgb: np.ndarray) -> ProbabilityMap:
-        green = rgb[..., 1].astype(np.float32) - rgb[..., 0]
+        green = rgb[..., 1:].max(axis=-1).astype(np.float32) - rgb[..., 0]
         now = np.clip(0.5 + green / 80, 0, 1).astype(np.float32)
         self._mean = now if self._mean is None else (0.3 * self._mean + 0.7 * now).astype(np.float32)
         return ProbabilityMap(self._mean)
@@ -88,3 +93,26 @@ def stream(*frames: list[Found] | None, cut_at: int | None = None, flags: dict[i
     """Findings at 25 fps from lists of detections (None: an empty frame)."""
     for n, found in enumerate(frames):
         yield Findings(n, n / 25, (flags or {}).get(n, ()), n == cut_at, (0.0, 0.0), 1.0, tuple(found or ()))
+
+
+@dataclass(frozen=True)
+class SceneInfo:
+    """What a source says of itself."""
+
+    name: str
+    width: int
+    height: int
+    fps: float | None = 25.0
+    frame_count: int | None = None
+
+
+class SceneSource:
+    """A source of frames that are made when asked for."""
+
+    def __init__(self, frames: Callable[[], Iterator[Frame]], shape: tuple[int, int], count: int | None = None) -> None:
+        self.info = SceneInfo("scene", shape[1], shape[0], 25.0, count)
+        self.notes: tuple[str, ...] = ()
+        self._frames = frames
+
+    def __iter__(self) -> Iterator[Frame]:
+        return self._frames()

@@ -34,14 +34,14 @@ _LEFT_OUT = frozenset({"frozen", "dark", "outside"})
 class Settings:
     """Everything that decides about the results, apart from source, model and camera.
 
-    every: analyse each so-many-th frame. working_px: long side of the working image.
+    every: analyse each so-many-th frame. working_px: short side of the working image.
     measure_every: measure polyps in each so-many-th analysed frame.
     """
 
     threshold: float = 0.5
     faint: float = 0.3
     every: int = 1
-    working_px: int = 448
+    working_px: int = 384
     measure_every: int = 2
     follow: FollowSettings = field(default_factory=FollowSettings)
 

@@ -28,17 +28,17 @@ def rounded(value: float, digits: int = 4) -> float:
 class Working:
     """The small image that every step works on, and its relation to the frames of the source.
 
-    >>> Working.of((1080, 1920), 512).shape
-    (288, 512)
+    >>> Working.of((1080, 1920), 384).shape
+    (384, 683)
     """
 
     frame_shape: tuple[int, int]
     shape: tuple[int, int]
 
     @classmethod
-    def of(cls, frame_shape: tuple[int, int], long_side_px: int) -> Working:
-        """The working image of frames of this (height, width): its long side has `long_side_px`, never enlarged."""
-        scale = min(1.0, long_side_px / max(frame_shape))
+    def of(cls, frame_shape: tuple[int, int], short_side_px: int) -> Working:
+        """The working image of frames of this (height, width): its short side has `short_side_px`, never enlarged."""
+        scale = min(1.0, short_side_px / min(frame_shape))
         height, width = (max(1, round(side * scale)) for side in frame_shape)
         return cls((int(frame_shape[0]), int(frame_shape[1])), (height, width))
 

@@ -82,11 +82,11 @@ class TrackSizes:
 
     def of(self, polyp: int) -> SizeEstimate | None:
         """The polyp's size by all frames so far, None if no frame could be measured."""
-        from polypscope.geometry import caliper
-
         sizes = self._sizes.get(polyp)
         if not sizes:
             return None
+        from polypscope.geometry import caliper
+
         count, known = self._combined.get(polyp, (0, None))
         # On the screen a number need not change with every frame; the end result takes all of them.
         if count == len(sizes) or (count >= 8 and len(sizes) < 1.1 * count):

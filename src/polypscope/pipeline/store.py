@@ -171,11 +171,6 @@ class Partial:
             if path.stem.isdigit() and int(path.stem) not in best:
                 path.unlink(missing_ok=True)
 
-    def remove(self) -> None:
-        """Delete the folder: the run is finished and its results have their final names."""
-        self._journal.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
-
 
 def _full(folder: Path, error: OSError) -> OutputError:
     reason = (error.strerror or str(error)).lower()
