@@ -7,7 +7,7 @@ The ONNX graph takes `image` (N, H, W, 3) uint8 and any number of `state_*` tens
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,23 @@ class Segmenter:
     def renew_anchor(self) -> None:
         """Start anew from the next frame: call it after a scene cut. The anchor will be that frame."""
         self.reset()
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """What is remembered of the frames so far, as named arrays that `restore` takes back."""
+        return {name: value.copy() for name, value in self._state.items()}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Go on where a segmenter of the same model stood.
+
+        Parameters
+        ----------
+        state : what `state` gave.
+        """
+        expected = {name: value.shape for name, value in self._zeros(1).items()}
+        found = {name: np.shape(value) for name, value in state.items()}
+        if expected != found:
+            raise ModelError(f"Model {self.card.name}: expected a state of {expected}, found {found}; start anew.")
+        self._state = {name: np.array(value) for name, value in state.items()}
 
     def step(self, rgb: NDArray[np.uint8]) -> ProbabilityMap:
         """Probability at the frame's own size, given the frames before it.

@@ -1,0 +1,108 @@
+"""From what a user names to sources of frames: videos, DICOM videos, folders of either, folders of frames."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from polypscope.io.sources import FrameSource
+
+__all__ = ["camera_beside", "find_sources", "identity", "open_any", "unique_names"]
+
+_DICOM = frozenset({".dcm", ".dicom"})
+_IMAGES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp"})
+
+
+def find_sources(named: Sequence[Path | str]) -> list[Path]:
+    """Files and folders of frames; a folder that holds videos, or folders of frames, stands for those in it."""
+    from polypscope.io.paths import list_files, list_folders, require_folder
+    from polypscope.io.video import VIDEO_SUFFIXES
+    from polypscope.records.errors import InputError, MissingInput
+
+    found: list[Path] = []
+    for path in map(Path, named):
+        if not path.exists():
+            raise MissingInput(
+                f"{path}: expected a video file or a folder of videos or frames, found nothing there; check the path."
+            )
+        if not path.is_dir():
+            found.append(path)
+            continue
+        require_folder(path)
+        videos = list_files(path, VIDEO_SUFFIXES | _DICOM)
+        if videos:
+            found.extend(videos)
+        elif list_files(path, _IMAGES):
+            found.append(path)
+        elif inner := [folder for folder in list_folders(path) if list_files(folder, _IMAGES)]:
+            found.extend(inner)
+        else:
+            raise InputError(f"{path}: expected videos or images in this folder, found none; check the path.")
+    return found
+
+
+def open_any(path: Path) -> FrameSource:
+    """Open a video, a DICOM video or a folder of frames."""
+    if path.suffix.lower() in _DICOM or _is_dicom(path):
+        from polypscope.io.dicom import DicomSource
+
+        return DicomSource(path)
+    from polypscope.io.sources import open_source
+
+    return open_source(path)
+
+
+def _is_dicom(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as stream:
+        return stream.read(132)[128:] == b"DICM"
+
+
+def camera_beside(path: Path) -> Path | None:
+    """A camera file that belongs to a source by its place: inside a folder of frames, or beside it or a video."""
+    candidates = [path.with_suffix(".camera.json"), path.parent / "camera.json"]
+    if path.is_dir():
+        candidates.insert(0, path / "camera.json")
+    return next((candidate for candidate in candidates if candidate.is_file()), None)
+
+
+def identity(path: Path) -> str:
+    """A text that is the same for the same content: size and ends of a file, names and sizes of a folder's files."""
+    import hashlib
+
+    digest = hashlib.sha256()
+    if path.is_dir():
+        from polypscope.io.paths import list_files
+
+        for file in list_files(path, _IMAGES):
+            digest.update(f"{file.name}:{file.stat().st_size}\n".encode())
+    else:
+        size = path.stat().st_size
+        digest.update(str(size).encode())
+        with path.open("rb") as stream:
+            digest.update(stream.read(1 << 20))
+            stream.seek(max(0, size - (1 << 20)))
+            digest.update(stream.read())
+    return f"{path.name}:{digest.hexdigest()[:32]}"
+
+
+def unique_names(paths: Sequence[Path]) -> list[str]:
+    """A folder name for each source: its stem, with a number where two are alike.
+
+    >>> unique_names([Path("a/x.mp4"), Path("b/x.mp4"), Path("y.avi")])
+    ['x', 'x-2', 'y']
+    """
+    names: list[str] = []
+    taken: set[str] = set()
+    for path in paths:
+        base = path.stem if path.suffix and not path.is_dir() else path.name
+        name, n = base, 1
+        while name.lower() in taken:
+            n += 1
+            name = f"{base}-{n}"
+        taken.add(name.lower())
+        names.append(name)
+    return names
