@@ -49,7 +49,7 @@ class Analyses:
 class _Options:
     """Everything but source and output; sent to worker processes."""
 
-    camera: str | None
+    camera: Path | None
     fov: float | None
     lens: Literal["pinhole", "fisheye"]
     model: str | None
@@ -143,7 +143,7 @@ def analyze(
         "resume": resume,
     }
     options = _Options(
-        None if camera is None else camera.read_text(encoding="utf-8") if camera.is_file() else _no_camera(camera),
+        None if camera is None else camera.absolute(),
         fov,
         lens,
         model,
@@ -162,12 +162,6 @@ def analyze(
         _show_video(summary)
         return Analyses((summary,))
     return _analyze_many(found, out or Path("polypscope-results"), options, jobs, cluster)
-
-
-def _no_camera(path: Path) -> str:
-    from polypscope.records.errors import MissingInput
-
-    raise MissingInput(f"{path}: expected a camera file, found nothing there; make one with `polypscope calibrate`.")
 
 
 def _threads(jobs: int) -> int:
@@ -242,7 +236,7 @@ def _analyze_one(options: _Options, item: tuple[Path, Path]) -> VideoSummary:
         return finished
     with open_any(path) as source:
         info = source.info
-        camera = _camera(options, info.width, info.height, camera_beside(path))
+        camera = _camera_of(options.camera, options.fov, options.lens, info.width, info.height, camera_beside(path))
         models = load_models(options.model, threads=options.threads)
         threshold = models.threshold if options.threshold is None else options.threshold
         settings = Settings(threshold=threshold, every=options.every, follow=FollowSettings(threshold=threshold))
@@ -280,7 +274,7 @@ def _analyze_one(options: _Options, item: tuple[Path, Path]) -> VideoSummary:
             write_analysis(
                 out / "report.html",
                 results,
-                settings=_report_settings(settings.as_dict(), models, camera, path),
+                settings=_report_settings(settings.as_dict(), models, camera, path.name),
                 notes=done.notes,
                 speed=f"{done.fps:.0f} frames/s",
             )
@@ -319,20 +313,35 @@ def _check_output(out: Path, options: _Options) -> VideoSummary | None:
     return VideoSummary(out.name, out, tuple(polyps), data["frames"], data["duration_s"], data["frames_per_s"], 0.0)
 
 
-def _camera(options: _Options, width: int, height: int, beside: Path | None) -> Camera | None:
+def _camera_of(
+    path: Path | None,
+    fov: float | None,
+    lens: Literal["pinhole", "fisheye"],
+    width: int,
+    height: int,
+    beside: Path | Camera | None = None,
+) -> Camera | None:
+    """The camera for frames of this size: from a file, from a field of view, or from what lies beside the source."""
     from polypscope.records import Camera
-    from polypscope.records.errors import UsageError
+    from polypscope.records.errors import MissingInput, UsageError
     from polypscope.runtime.console import note
 
-    if options.fov is not None:
-        return Camera.from_fov(width, height, options.fov, options.lens)
-    text = options.camera
-    if text is None and beside is not None:
+    if path is not None and fov is not None:
+        raise UsageError(
+            "--camera and --fov: expected one of them, found both; the camera file says the field of view."
+        )
+    if fov is not None:
+        return Camera.from_fov(width, height, fov, lens)
+    if path is None and isinstance(beside, Path):
         note(f"using the camera in {beside}.")
-        text = beside.read_text(encoding="utf-8")
-    if text is None:
-        return None
-    camera = Camera.from_json(text)
+        path = beside
+    if path is None:
+        return beside if isinstance(beside, Camera) else None
+    if not path.is_file():
+        raise MissingInput(
+            f"{path}: expected a camera file, found nothing there; make one with `polypscope calibrate`."
+        )
+    camera = Camera.from_json(path.read_text(encoding="utf-8"))
     if abs(camera.width * height - camera.height * width) > 0.02 * camera.width * height:
         raise UsageError(
             f"--camera: expected a camera whose picture has the shape of the video ({width}×{height}), found "
@@ -341,13 +350,13 @@ def _camera(options: _Options, width: int, height: int, beside: Path | None) -> 
     return camera.resized(width, height)
 
 
-def _report_settings(settings: dict[str, Any], models: Any, camera: Camera | None, path: Path) -> dict[str, Any]:
+def _report_settings(settings: dict[str, Any], models: Any, camera: Camera | None, name: str) -> dict[str, Any]:
     from polypscope import __version__
 
     follow = settings.pop("follow")
     shown = "none given: no sizes" if camera is None else f"{camera.lens}, {camera.fov_deg:.1f}° across"
     return {
-        "source": path.name,
+        "source": name,
         "model": models.identity,
         "camera": shown,
         **settings,

@@ -136,6 +136,14 @@ class Eye:
             found,
         )
 
+    def warm_up(self) -> None:
+        """Run every model once on an empty picture, so that the first real frame does not wait for it."""
+        empty = np.zeros((*self.working.shape, 3), np.uint8)
+        self._seer.step(empty)
+        self._seer.reset()
+        if self._ranger is not None and self.camera is not None:
+            self._ranger.depth(empty, self.camera)
+
     def state(self) -> dict[str, NDArray[Any]]:
         """Named arrays that `restore` takes back."""
         arrays = {f"picture/{key}": value for key, value in self._picture.state().items()}

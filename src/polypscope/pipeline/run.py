@@ -25,7 +25,7 @@ from polypscope.pipeline.source import Source, ahead
 from polypscope.pipeline.store import Partial
 from polypscope.records import Camera, Frame
 
-__all__ = ["CHECKPOINT_FRAMES", "Run", "discard", "run"]
+__all__ = ["CHECKPOINT_FRAMES", "Run", "discard", "picture_jpeg", "run"]
 
 CHECKPOINT_FRAMES = 125
 _PICTURE_SIDE = 640
@@ -133,7 +133,7 @@ def _analyse(
             told = memory.take(findings)
         with watch("write"):
             if told.new_best:
-                partial.keep_frame(frame.index, _jpeg(frame.rgb))
+                partial.keep_frame(frame.index, picture_jpeg(frame.rgb))
             partial.append(findings)
         if writer is not None:
             with watch("wait for overlay"):
@@ -173,7 +173,8 @@ def _checkpoint(partial: Partial, next_index: int, writer: OverlayWriter | None,
     partial.save(next_index, 0 if writer is None else writer.parts, eye.state(), memory.best.indices())
 
 
-def _jpeg(rgb: NDArray[np.uint8]) -> bytes:
+def picture_jpeg(rgb: NDArray[np.uint8]) -> bytes:
+    """A frame as the report shows it: JPEG, at most 640 pixels wide or high."""
     scale = min(1.0, _PICTURE_SIDE / max(rgb.shape[:2]))
     if scale < 1:
         size = (round(rgb.shape[1] * scale), round(rgb.shape[0] * scale))
