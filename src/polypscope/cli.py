@@ -28,6 +28,21 @@ class Command(NamedTuple):
 
 COMMANDS: tuple[Command, ...] = (
     Command(
+        "demo",
+        "polypscope.api.demo:demo",
+        "Render a short withdrawal with polyps of known size, analyse it and report, truth beside estimate.",
+    ),
+    Command(
+        "analyze",
+        "polypscope.api.analyze:analyze",
+        "Find, follow and measure the polyps of a video, and write a report.",
+    ),
+    Command(
+        "live",
+        "polypscope.api.live:live",
+        "Analyse a camera or a file as it happens, with a preview in the browser.",
+    ),
+    Command(
         "doctor",
         "polypscope.api.doctor:doctor",
         "Check this installation: versions, cores, inference providers, shipped weights and extras.",
@@ -76,7 +91,10 @@ GROUPS: dict[str, str] = {
 _HELP = """Find, outline and measure polyps in colonoscopy video, and prove how well.
 
 Research software, not a medical device."""
-_EPILOGUE = "Add --debug to any command to see the traceback of an error. Exit codes: 0 done, 1 failed, 2 wrong usage."
+_EPILOGUE = (
+    "Add --debug to any command to see the traceback of an error; -o is short for --out. "
+    "Exit codes: 0 done, 1 failed, 2 wrong usage."
+)
 
 
 def build_app(arguments: Sequence[str] = ()):  # type: ignore[no-untyped-def]  # cyclopts is imported late on purpose
@@ -117,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: list[str]) -> int:
     """Run one command line and return its exit code."""
     debug = "--debug" in arguments
-    arguments = [word for word in arguments if word != "--debug"]
+    arguments = ["--out" if word == "-o" else word for word in arguments if word != "--debug"]
     try:
         result = build_app(arguments)(arguments, exit_on_error=False)
     except KeyboardInterrupt:

@@ -1,0 +1,49 @@
+"""Sizes through the pipeline: a disc of known size at known depth; the reason where there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from scenes import ColourSeer, SceneSource, procedure
+
+from polypscope.pipeline.engine import Settings
+from polypscope.pipeline.run import run
+from polypscope.records import Camera, DepthKind, DepthMap
+
+_SHAPE = (120, 160)
+
+
+class _FlatWall:
+    """Everything is 40 mm away."""
+
+    def depth(self, rgb: np.ndarray, camera: Camera) -> DepthMap:
+        assert rgb.shape[:2] == (camera.height, camera.width)
+        return DepthMap(np.full(rgb.shape[:2], 40, np.float32), DepthKind.Z_MM)
+
+
+def test_disc_is_measured_in_millimetres(tmp_path: Path) -> None:
+    camera = Camera.from_fov(_SHAPE[1], _SHAPE[0], 80)
+    source = SceneSource(lambda: procedure(110, _SHAPE), _SHAPE)
+    done = run(source, tmp_path, ColourSeer(), Settings(), camera=camera, ranger=_FlatWall(), overlay=False)
+    first, second = done.results.polyps
+    for polyp, radius_px in ((first, 14), (second, 10)):
+        true_mm = (2 * radius_px + 1) * 40 / camera.fx
+        assert polyp.size is not None
+        assert polyp.size.long_mm == pytest.approx(true_mm, rel=0.12)
+        assert polyp.measured_frames >= 10
+        assert polyp.best[0].distance_mm == pytest.approx(40)
+        assert polyp.reason == ""
+    rows = pl.read_csv(tmp_path / "polyps.csv")
+    assert rows["long_mm"].to_list() == pytest.approx([p.size.long_mm for p in (first, second)], abs=0.006)
+    assert (rows["low_mm"] <= rows["long_mm"]).all()
+    assert (rows["long_mm"] <= rows["high_mm"]).all()
+
+
+def test_without_depth_the_reason_is_told(tmp_path: Path) -> None:
+    camera = Camera.from_fov(_SHAPE[1], _SHAPE[0], 80)
+    source = SceneSource(lambda: procedure(40, _SHAPE), _SHAPE)
+    done = run(source, tmp_path, ColourSeer(), Settings(), camera=camera, overlay=False)
+    assert [p.reason for p in done.results.polyps] == ["the model has no depth"]
