@@ -43,6 +43,11 @@ COMMANDS: tuple[Command, ...] = (
         "Analyse a camera or a file as it happens, with a preview in the browser.",
     ),
     Command(
+        "evaluate segmentation",
+        "polypscope.api.evaluate_segmentation:evaluate_segmentation",
+        "Score predicted masks by the SUN-SEG, still-image or PolypSense3D protocol.",
+    ),
+    Command(
         "doctor",
         "polypscope.api.doctor:doctor",
         "Check this installation: versions, cores, inference providers, shipped weights and extras.",
