@@ -313,9 +313,9 @@ def _statistics(bench: Benchmark, replicates: int, seed: int) -> None:
 def _print(bench: Benchmark, failures: tuple[str, ...]) -> None:
     from collections import Counter
 
+    from polypscope import DISCLAIMER
     from polypscope.report.segmentation import HEADINGS, subset_title
     from polypscope.runtime.console import note, say, show_table
-    from polypscope.runtime.runlog import DISCLAIMER
 
     for subset in bench.subsets():
         rows = []
@@ -362,10 +362,11 @@ def _write(bench: Benchmark, out: Path) -> dict[str, Path]:
     shutil.rmtree(out / ".frames")
     put("clips.csv", pl.DataFrame(_clip_rows(bench)).write_csv().encode())
     put("summary.json", _summary_json(bench))
-    figures = curve_figures(bench)
-    for key, figure in figures.items():
-        for form in ("svg", "png"):
-            put(f"{key}.{form}", render(figure, form))  # type: ignore[arg-type]
+    figures = {}
+    for key, figure in curve_figures(bench).items():
+        figures[key] = render(figure, "svg")
+        put(f"{key}.svg", figures[key])
+        put(f"{key}.png", render(figure, "png"))
     put("curves.csv", pl.DataFrame(curve_rows(bench)).write_csv().encode())
     all_tables = tables(bench)
     put("tables.md", "\n\n".join(f"**{t.caption}**\n\n{t.markdown()}" for _, t in all_tables).encode())
@@ -393,6 +394,8 @@ def _summary_json(bench: Benchmark) -> bytes:
     import math
     from dataclasses import asdict
 
+    from polypscope import DISCLAIMER
+
     def plain(value: Any) -> Any:
         if isinstance(value, dict):
             return {key: plain(item) for key, item in value.items()}
@@ -416,5 +419,5 @@ def _summary_json(bench: Benchmark) -> bytes:
                 }
     comparisons = {subset: [asdict(c) for c in found] for subset, found in bench.comparisons.items()}
     data = {"protocol": asdict(bench.spec), "methods": methods, "comparisons": comparisons,
-            "disclaimer": "Research software, not a medical device."}  # fmt: skip
+            "disclaimer": DISCLAIMER}  # fmt: skip
     return (json.dumps(plain(data), indent=1, ensure_ascii=False) + "\n").encode()

@@ -183,7 +183,12 @@ def _prediction_folder(root: Path, clip: TruthClip, truth: Sequence[TruthClip]) 
         places += [root / clip.name, root / "GT" / clip.name]
     if len(truth) == 1:
         places.append(root)
-    return next((p for p in places if p.is_dir() and any(_is_image(e.name) for e in os.scandir(p))), None)
+    return next((place for place in places if place.is_dir() and _has_images(place)), None)
+
+
+def _has_images(folder: Path) -> bool:
+    with os.scandir(folder) as entries:
+        return any(_is_image(entry.name) for entry in entries)
 
 
 def pair(root: Path, truth: Sequence[TruthClip], spec: Spec) -> Pairing:
@@ -217,9 +222,9 @@ def pair(root: Path, truth: Sequence[TruthClip], spec: Spec) -> Pairing:
 
 def _predictions(folder: Path, problems: list[Problem]) -> dict[str, Path]:
     images, strays = [], []
-    for entry in os.scandir(folder):
+    for entry in folder.iterdir():
         if entry.is_file():
-            (images if _is_image(entry.name) else strays).append(Path(entry.path))
+            (images if _is_image(entry.name) else strays).append(entry)
     if strays:
         names = ", ".join(sorted(stray.name for stray in strays)[:3])
         problems.append(Problem("stray file", str(folder), f"{folder}: left aside what is no image: {names}."))
@@ -257,11 +262,12 @@ def _extra_clips(
 ) -> None:
     used = {folder for folder in folders.values() if folder}
     parents = {folder.parent for folder in used} - {root.parent}
+    known = {clip.name for clip in truth}
     extra = sorted(
         entry.name
         for parent in parents
         for entry in parent.iterdir()
-        if entry.is_dir() and entry not in used and not any(used_one.is_relative_to(entry) for used_one in used)
+        if entry.is_dir() and entry.name not in known and not any(one.is_relative_to(entry) for one in used)
     )
     if extra:
         problems.append(Problem("extra clip", str(root), f"{root}: has clips that the truth has not: {_some(extra)}."))

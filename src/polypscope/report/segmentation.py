@@ -15,7 +15,7 @@ from polypscope.evaluation.segmentation.clips import Result, Summary, summarise
 from polypscope.evaluation.segmentation.compare import Comparison
 from polypscope.evaluation.segmentation.spec import BINARY, CURVES, LOWER_IS_BETTER, OURS, TOOLBOX, Spec
 from polypscope.report.page import Code, Facts, Figure, Fold, Note, Paragraph, Part, Section
-from polypscope.report.plots import colour, line, new_figure, render
+from polypscope.report.plots import colour, line, new_figure
 from polypscope.report.segmentation_leaderboard import published, subset_key
 from polypscope.report.tables import Column, Table
 
@@ -240,7 +240,7 @@ def paper_tables(bench: Benchmark) -> list[Table]:
     found = []
     for scene, number in (("Seen", 3), ("Unseen", 4)):
         keys = [f"{level}/{scene}" for level in ("Easy", "Hard") if f"{level}/{scene}" in by_key]
-        if not facts or len(keys) < 2:
+        if not facts or len(keys) < 2 or not facts.on(keys[0]):
             continue
         measures = [m for m in bench.spec.headline if m in facts.on(keys[0])[0].values]
         rows: dict[str, dict[str, Any]] = {}
@@ -288,8 +288,8 @@ def tables(bench: Benchmark) -> list[tuple[str, Table]]:
     return out
 
 
-def sections(bench: Benchmark, figures: Mapping[str, Any]) -> list[Section]:
-    """The report's sections; `figures` as made by `curve_figures`."""
+def sections(bench: Benchmark, figures: Mapping[str, bytes]) -> list[Section]:
+    """The report's sections; `figures` are those of `curve_figures` as SVG."""
     frames = max(sum(clip.frames for clip in result.clips) for result in bench.results.values())
     clips = max(len(result.clips) for result in bench.results.values())
     facts = {"Protocol": bench.spec.name, "Methods": str(len(bench.results)), "Clips": f"{clips:,}"}
@@ -306,7 +306,7 @@ def sections(bench: Benchmark, figures: Mapping[str, Any]) -> list[Section]:
                     0, Note(f"Rows in grey are {known.note[0].lower()}{known.note[1:]} {known.source}.")
                 )
     groups["Threshold curves"] = [
-        Figure(render(f, "svg"), alt=f"Threshold {key.replace('_', ', ')}") for key, f in figures.items()
+        Figure(svg, alt=f"Threshold {key.replace('_', ', ')}") for key, svg in figures.items()
     ]
     groups["Notes"] = _notes(bench)
     groups["Protocol"] = _protocol(bench)

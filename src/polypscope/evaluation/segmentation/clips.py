@@ -258,23 +258,38 @@ def evaluate(clips: Iterable[PairedClip], spec: Spec = SUNSEG) -> Result:
     return Result(spec, tuple(sorted(scored, key=lambda c: (natural(c.subset), natural(c.name)))))
 
 
-def reduce_profile(mean: Floats, measure: str, after_averaging: bool = True) -> Floats:
-    """A measure of mean profiles, (..., PROFILE) -> (...)."""
+def columns_of(measure: str, after_averaging: bool = True) -> slice:
+    """The part of a profile that a measure depends on; resampling then need not carry the rest."""
     reduced = curve_of(measure)
     if reduced and after_averaging:
         start = CURVES.index(reduced[0]) * 256
-        curve = mean[..., start : start + 256]
-        return np.asarray(curve.mean(axis=-1) if reduced[1] == "mean" else curve.max(axis=-1))
+        return slice(start, start + 256)
     if measure in POOLED:
-        tp, fp, fn, _ = np.moveaxis(mean[..., _COUNTS], -1, 0)
-        part, whole = {
-            "pooledDice": (2 * tp, 2 * tp + fp + fn),
-            "pooledIoU": (tp, tp + fp + fn),
-            "pooledRecall": (tp, tp + fn),
-            "pooledPrecision": (tp, tp + fp),
-        }[measure]
-        return np.asarray(np.divide(part, whole, out=np.full(np.shape(part), np.nan), where=np.asarray(whole) > 0))
-    return np.asarray(mean[..., _N_CURVES + ROW_MEASURES.index(measure)])
+        return _COUNTS
+    row = _N_CURVES + ROW_MEASURES.index(measure)
+    return slice(row, row + 1)
+
+
+def reduce_columns(mean: Floats, measure: str, after_averaging: bool = True) -> Floats:
+    """A measure of its own columns of mean profiles, (..., columns) -> (...)."""
+    reduced = curve_of(measure)
+    if reduced and after_averaging:
+        return np.asarray(mean.mean(axis=-1) if reduced[1] == "mean" else mean.max(axis=-1))
+    if measure not in POOLED:
+        return np.asarray(mean[..., 0])
+    tp, fp, fn, _ = np.moveaxis(mean, -1, 0)
+    part, whole = {
+        "pooledDice": (2 * tp, 2 * tp + fp + fn),
+        "pooledIoU": (tp, tp + fp + fn),
+        "pooledRecall": (tp, tp + fn),
+        "pooledPrecision": (tp, tp + fp),
+    }[measure]
+    return np.asarray(np.divide(part, whole, out=np.full(np.shape(part), np.nan), where=np.asarray(whole) > 0))
+
+
+def reduce_profile(mean: Floats, measure: str, after_averaging: bool = True) -> Floats:
+    """A measure of mean profiles, (..., PROFILE) -> (...)."""
+    return reduce_columns(mean[..., columns_of(measure, after_averaging)], measure, after_averaging)
 
 
 def summarise(clips: Sequence[ClipScores], spec: Spec) -> Summary:
