@@ -82,6 +82,21 @@ COMMANDS: tuple[Command, ...] = (
         "polypscope.api.simulate:simulate",
         "Simulate colonoscopy sequences with exact masks, depth, poses and sizes in mm.",
     ),
+    Command(
+        "evaluate detection",
+        "polypscope.api.evaluate_detection:detection",
+        "Score detectors by the MICCAI 2015 study: counts, latency, curves, alarms, breakdowns, statistics, report.",
+    ),
+    Command(
+        "fuse",
+        "polypscope.api.fuse:fuse",
+        "Combine detectors by union, saliency map or voting; with --search try all subsets and rank them.",
+    ),
+    Command(
+        "compare",
+        "polypscope.api.compare:compare",
+        "Compare methods on the same cases: tests, intervals, rankings, significance map, and what they mean in words.",
+    ),
 )
 
 # One line for each first word that has several commands under it.

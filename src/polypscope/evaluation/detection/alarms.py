@@ -72,8 +72,8 @@ def alarm_summaries(
     *,
     taus_s: Sequence[float] = DEFAULT_TAUS_S,
 ) -> list[AlarmSummary]:
-    """One summary for each τ; empty for stills, which have no time. `detected` (P,): polyp instances found."""
-    if truth.kind != "videos":
+    """One summary for each τ; empty without time stamps. `detected` (P,): polyp instances found."""
+    if not truth.timed:
         return []
     minutes = float(np.nansum(np.where(took_part, truth.duration_s, nan))) / 60.0
     true_runs = find_runs(truth, counts.tp > 0)

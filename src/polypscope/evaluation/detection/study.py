@@ -187,6 +187,8 @@ def _notes(truth: TruthTable, results: Sequence[MethodResult]) -> list[str]:
             "The truth does not say which polyp is which over time: each video counts as one polyp for latency, "
             "detection rate and coherence."
         )
+    if not truth.timed and truth.kind == "videos":
+        out.append("The truth has no time stamps: nothing is told in seconds or per minute.")
     for r in results:
         part = r.detections.took_part
         if not part.all():

@@ -215,7 +215,7 @@ def inside_chance(radius_px: int, noise_px: float) -> float:
     """Exact chance that a point with this noise, truncated to its pixel, lies in the disc.
 
     >>> inside_chance(5, 0.0), round(inside_chance(40, 20.0), 4), round(1 - float(np.exp(-(40.0**2) / 800)), 4)
-    (1.0, 0.8664, 0.8647)
+    (1.0, 0.8645, 0.8647)
     """
     if noise_px == 0:
         return 1.0

@@ -31,7 +31,7 @@ class TruthTable:
     `video` (F,) number of the video of each frame; `index` (F,) frame index inside its video; `pts_s` (F,) time stamps;
     `height_px`, `width_px` (F,); polyps of frame f are rows `first[f]:first[f + 1]` of `polyp_id`, `paris`, `regions`.
     `identities` says whether `polyp_id` follows a polyp through its video; if not, each video counts as one polyp's,
-    as in the MICCAI 2015 study.
+    as in the MICCAI 2015 study. `timed` says whether `pts_s` are seconds; if not, nothing is told in seconds.
     """
 
     videos: tuple[str, ...]
@@ -46,6 +46,7 @@ class TruthTable:
     regions: Regions
     kind: StudyKind = "videos"
     identities: bool = True
+    timed: bool = True
     frame_names: tuple[str, ...] = ()
     patients: tuple[str, ...] = ()
 
@@ -81,9 +82,9 @@ class TruthTable:
 
     @property
     def interval_s(self) -> FloatArray:
-        """(V,) median time between frames of each video; NaN for stills and videos of one frame."""
+        """(V,) median time between frames of each video; NaN without time stamps and for videos of one frame."""
         out = np.full(len(self.videos), np.nan)
-        if self.kind == "videos":
+        if self.kind == "videos" and self.timed:
             for v in range(len(self.videos)):
                 times = self.pts_s[self.video == v]
                 if times.size > 1:
@@ -225,8 +226,9 @@ class DetectionTable:
 class TruthTableBuilder:
     """Collects annotated frames video by video, in order of time; `build()` gives the table."""
 
-    def __init__(self, *, kind: StudyKind = "videos", identities: bool = True) -> None:
+    def __init__(self, *, kind: StudyKind = "videos", identities: bool = True, timed: bool = True) -> None:
         self._kind: StudyKind = kind
+        self._timed = timed and kind == "videos"
         self._identities = identities
         self._videos: list[str] = []
         self._patients: list[str] = []
@@ -298,6 +300,7 @@ class TruthTableBuilder:
             regions=self._regions.build(),
             kind=self._kind,
             identities=self._identities,
+            timed=self._timed,
             frame_names=tuple(self._names),
             patients=tuple(self._patients),
         )
@@ -308,16 +311,19 @@ def truth_table(
     *,
     kind: StudyKind = "videos",
     instances: Literal["ids", "components"] = "ids",
+    identities: bool | None = None,
+    timed: bool = True,
     patients: Mapping[str, str] | None = None,
 ) -> TruthTable:
     """The columns of a study from its records, read once and in order.
 
-    `instances="ids"` trusts the labels to follow a polyp through its video; `"components"` takes the 8-connected
-    components of each frame as its polyps, which then have no identity over time.
+    `instances="ids"` takes each label as a polyp, `"components"` the 8-connected components of each frame.
+    `identities` says whether a label follows its polyp through the video: by default it does, components never do.
     """
     from scipy.ndimage import find_objects, label
 
-    builder = TruthTableBuilder(kind=kind, identities=instances == "ids")
+    follows = instances == "ids" if identities is None else identities
+    builder = TruthTableBuilder(kind=kind, identities=follows and instances == "ids", timed=timed)
     for video, records in videos.items():
         builder.start_video(video, patient=(patients or {}).get(video, ""))
         for record in records:
@@ -333,6 +339,8 @@ def truth_table(
                         )
                     box = polyp.box
                     builder.add_polyp(polyp.id, box=(box.x, box.y, box.width, box.height), paris=polyp.paris)
+                continue
+            if not labels.any():
                 continue
             if instances == "components":
                 labels, _ = label(labels > 0, structure=np.ones((3, 3)))

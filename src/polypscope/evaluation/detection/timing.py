@@ -102,9 +102,9 @@ def polyp_timings(
                 frames=len(index),
                 detected_frames=len(hits),
                 latency_frames=float(index[hits[0]] - index[0]) if hits.size else nan,
-                latency_s=float(pts_s[hits[0]] - pts_s[0]) if hits.size else nan,
+                latency_s=float(pts_s[hits[0]] - pts_s[0]) if hits.size and truth.timed else nan,
                 exposure_frames=int(index[-1] - index[0]) + 1,
-                exposure_s=float(pts_s[-1] - pts_s[0]) + step,
+                exposure_s=float(pts_s[-1] - pts_s[0]) + step if truth.timed else nan,
                 fragments=int(starts.sum()),
             )
 
@@ -216,6 +216,7 @@ def summarise_timing(
     shown = [t for t in timings if t.appearance > 0 and t.found]
     frames = np.array([t.latency_frames for t in whole if t.found])
     seconds = np.array([t.latency_s for t in whole if t.found])
+    timed = all(np.isfinite(t.exposure_s) for t in whole)
     curve = survival_curve(np.array([t.latency_s for t in whole]), np.array([t.exposure_s for t in whole]))
     return TimingSummary(
         method=method,
@@ -230,7 +231,7 @@ def summarise_timing(
         reappearance_latency_frames_mean=_mean(np.array([t.latency_frames for t in again if t.found])),
         reappearances=len(again),
         reappearances_found=sum(t.found for t in again),
-        median_time_to_detection_s=curve.median(),
+        median_time_to_detection_s=curve.median() if timed else nan,
         coherence_mean=_mean(coherence),
         coherence_sd=_sd(coherence),
         sequence_recall_mean=_mean(sequence_recall),

@@ -188,7 +188,9 @@ def _in_words(c: Comparison) -> list[str]:
     }
     worse = [m for m in others if p_values[m] < c.alpha]
     open_ = [m for m in others if not p_values[m] < c.alpha]
-    out.append(f"Best mean: {best}, {mean.estimate:.3g} (95 % of bootstrap draws: {mean.low:.3g} to {mean.high:.3g}).")
+    out.append(
+        f"Best mean: {best}, {mean.estimate:#.3g} (95 % of bootstrap draws: {mean.low:#.3g} to {mean.high:#.3g})."
+    )
     if worse:
         out.append(f"{best} differs significantly from {_and(worse)}.")
     if open_:
@@ -197,7 +199,13 @@ def _in_words(c: Comparison) -> list[str]:
     if margins:
         out.append(f"Differences in {c.metric} below about {max(margins):.2g} cannot be seen with these data.")
     firsts = [tuple(np.array(r.methods)[r.rank == r.rank.min()]) for r in c.rankings]
-    if all(first == firsts[0] for first in firsts):
+    separated = [first for first in firsts if len(first) < len(c.methods)]
+    if len(separated) < len(firsts) and all(first == firsts[0] for first in separated):
+        out.append(
+            f"The rankings that separate methods at all put {_and(list(firsts[0]))} first; test-then-rank does not: "
+            f"with {len(c.cases)} cases no paired test survives the adjustment for all pairs."
+        )
+    elif all(first == firsts[0] for first in firsts):
         out.append(f"All three ranking schemes put {_and(list(firsts[0]))} first.")
     else:
         named = "; ".join(f"{r.scheme}: {_and(list(first))}" for r, first in zip(c.rankings, firsts, strict=True))
