@@ -97,6 +97,26 @@ COMMANDS: tuple[Command, ...] = (
         "polypscope.api.compare:compare",
         "Compare methods on the same cases: tests, intervals, rankings, significance map, and what they mean in words.",
     ),
+    Command(
+        "datasets list",
+        "polypscope.api.datasets:list_all",
+        "List the data sets that Polypscope reads.",
+    ),
+    Command(
+        "datasets info",
+        "polypscope.api.datasets:info",
+        "Show the card of a data set: licence, citation, how to obtain it, the folders it must have.",
+    ),
+    Command(
+        "datasets check",
+        "polypscope.api.datasets:check",
+        "Read a whole copy of a data set and name every fault in it.",
+    ),
+    Command(
+        "datasets convert",
+        "polypscope.api.datasets:convert",
+        "Bring a data set into a common layout, with COCO annotations and a manifest.",
+    ),
 )
 
 # One line for each first word that has several commands under it.

@@ -26,7 +26,7 @@ from polypscope.io.video_timing import BestEffortClock, LossCounter
 from polypscope.records import Frame
 from polypscope.records.errors import DamagedInput, InputError
 
-__all__ = ["VIDEO_SUFFIXES", "VideoSource"]
+__all__ = ["VIDEO_SUFFIXES", "VideoSource", "count_frames"]
 
 VIDEO_SUFFIXES = frozenset(
     {".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".ts", ".m2ts", ".mts", ".wmv", ".flv", ".vob"}
@@ -211,6 +211,15 @@ class _Stamps:
             self._source.note(f"the file has no time stamps; they follow from its rate of {self._fps:g} per second")
             return index / self._fps
         return float(stamp * self._time_base)
+
+
+def count_frames(path: str | Path) -> int:
+    """Number of frames in a video file, counted without decoding."""
+    with VideoSource(path) as source:
+        container = source._open()
+        stream = _video_stream(source.path, container)
+        packets = _packets(container, stream, LossCounter(), _End())
+        return sum(packet is not None and not packet.is_discard for packet in packets)
 
 
 def _packets(container: Any, stream: Any, losses: LossCounter, end: _End) -> Iterator[Any]:
