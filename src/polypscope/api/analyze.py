@@ -366,8 +366,8 @@ def _report_settings(settings: dict[str, Any], models: Any, camera: Camera | Non
 
 
 def _show_video(summary: VideoSummary) -> None:
+    from polypscope import DISCLAIMER
     from polypscope.runtime.console import note, say, show_table
-    from polypscope.runtime.runlog import DISCLAIMER
 
     for text in summary.notes:
         note(text)

@@ -146,8 +146,8 @@ def _rows(results: Any, matches: list[Any]) -> list[dict[str, Any]]:
 
 
 def _show(result: Demo) -> None:
+    from polypscope import DISCLAIMER
     from polypscope.runtime.console import say, show_table
-    from polypscope.runtime.runlog import DISCLAIMER
 
     rows = [
         (

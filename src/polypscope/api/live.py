@@ -65,6 +65,7 @@ def live(
     """
     import contextlib
 
+    from polypscope import DISCLAIMER
     from polypscope.api.analyze import _camera_of, _report_settings
     from polypscope.pipeline.engine import Eye, Memory, Settings
     from polypscope.pipeline.findings import Working
@@ -76,7 +77,7 @@ def live(
     from polypscope.report.analysis import write_analysis
     from polypscope.report.preview import Preview
     from polypscope.runtime.console import note, say, show_table
-    from polypscope.runtime.runlog import DISCLAIMER, RunLog
+    from polypscope.runtime.runlog import RunLog
 
     with _open(source) as opened:
         info = opened.info

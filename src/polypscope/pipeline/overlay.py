@@ -6,6 +6,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from polypscope import DISCLAIMER
 from polypscope.pipeline.engine import Told
 from polypscope.pipeline.findings import Working
 from polypscope.pipeline.follow import Shown
@@ -16,7 +17,6 @@ __all__ = ["COLOURS", "colour_of", "draw", "size_text"]
 
 # Okabe and Ito's palette without black and the orange of mucosa: distinct for colour-blind eyes too.
 COLOURS = ((86, 180, 233), (240, 228, 66), (0, 200, 150), (204, 121, 200), (255, 255, 255), (120, 150, 255))
-_NOTE = "Research software, not a medical device"
 _FONT = cv2.FONT_HERSHEY_SIMPLEX
 
 
@@ -48,7 +48,7 @@ def draw(rgb: NDArray[np.uint8], told: Told, working: Working) -> NDArray[np.uin
     for polyp in told.shown:
         _mark(picture, polyp, told.sizes.get(polyp.id), working, unit)
     height = picture.shape[0]
-    _text(picture, _NOTE, (round(6 * unit), height - round(6 * unit)), 0.36 * unit, (230, 230, 230))
+    _text(picture, DISCLAIMER, (round(6 * unit), height - round(6 * unit)), 0.36 * unit, (230, 230, 230))
     return picture
 
 

@@ -17,6 +17,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from polypscope import DISCLAIMER
 from polypscope.io.paths import atomic_path
 from polypscope.pipeline.engine import Stopwatch, Told
 from polypscope.pipeline.findings import Working
@@ -26,7 +27,7 @@ from polypscope.records.errors import OutputError
 __all__ = ["OverlayWriter", "join_parts"]
 
 _TIME_BASE = Fraction(1, 90_000)
-_DISCLAIMER = "Polypscope overlay. Research software, not a medical device."
+_COMMENT = f"Polypscope overlay. {DISCLAIMER}"
 _CLOSE, _STOP = "close", "stop"
 
 
@@ -106,7 +107,7 @@ class _Part:
         # Chroma has half the resolution, so odd sides get one more pixel, a copy of their neighbour.
         self._even = (shape[0] + shape[0] % 2, shape[1] + shape[1] % 2)
         self._container = av.open(str(self._temporary), "w", format="mp4")
-        self._container.metadata["comment"] = _DISCLAIMER
+        self._container.metadata["comment"] = _COMMENT
         stream = self._container.add_stream(
             "libx264", rate=fps, options={"preset": "ultrafast", "crf": "20", "tune": "zerolatency"}
         )
@@ -149,7 +150,7 @@ class _Part:
 def join_parts(parts: list[Path], path: Path) -> None:
     """Put parts together into one file: packets are copied, not encoded again."""
     with atomic_path(path) as temporary, av.open(str(temporary), "w", format="mp4") as out:
-        out.metadata["comment"] = _DISCLAIMER
+        out.metadata["comment"] = _COMMENT
         stream: Any = None
         last = -1
         for part in parts:

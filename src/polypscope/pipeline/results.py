@@ -17,6 +17,7 @@ from typing import Any
 import cv2
 import numpy as np
 
+from polypscope import DISCLAIMER
 from polypscope.io.paths import atomic_path, write_bytes, write_text
 from polypscope.pipeline.best import Kept
 from polypscope.pipeline.engine import Memory, Settings, Told
@@ -28,8 +29,6 @@ from polypscope.pipeline.store import Partial
 from polypscope.records import SizeEstimate
 
 __all__ = ["BestFrame", "PolypResult", "Results", "write_results"]
-
-_DISCLAIMER = "Research software, not a medical device."
 
 
 @dataclass(frozen=True)
@@ -225,7 +224,7 @@ class _MaskFile:
         self._working = working
         self._images: list[str] = []
         self._next = 1
-        info = {"description": f"Polypscope masks of {name}. {_DISCLAIMER}"}
+        info = {"description": f"Polypscope masks of {name}. {DISCLAIMER}"}
         categories = [{"id": 1, "name": "polyp"}]
         self._stream.write(f'{{"info": {json.dumps(info)},\n"categories": {json.dumps(categories)},\n"annotations": [')
 
@@ -328,7 +327,7 @@ def _write_polyps(out: Path, name: str, polyps: tuple[PolypResult, ...]) -> None
     write_table(out / "polyps.csv", pl.DataFrame(rows, schema=schema))
     data = {
         "source": name,
-        "disclaimer": _DISCLAIMER,
+        "disclaimer": DISCLAIMER,
         "polyps": [
             {
                 **polyp.row(),

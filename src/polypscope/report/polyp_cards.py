@@ -122,7 +122,7 @@ def _shot(frame: BestFrame, polyp: PolypResult, colour: str) -> str:
     caption = escape(", ".join(words))
     return (
         f'<figure class="shot"><div><img src="data:image/jpeg;base64,{data}" width="{width}" height="{height}" '
-        f'alt="Polyp {polyp.id} at {clock(frame.pts_s)}" loading="lazy"><svg viewBox="0 0 {width} {height}">'
+        f'alt="Polyp {polyp.id} at {clock(frame.pts_s)}"><svg viewBox="0 0 {width} {height}">'
         f"<g class=outline>{paths}</g>{ruler}</svg></div><figcaption>{caption}</figcaption></figure>"
     )
 

@@ -112,6 +112,13 @@ def _axis(total: float) -> str:
     n = 0
     while n * step <= total:
         odd = " odd" if n % 2 else ""
-        marks.append(f'<i class="tick{odd}" style="left:{_percent(n * step, total)}"><b>{clock(n * step)}</b></i>')
+        # A number at the very end would stick out of the page.
+        number = f"<b>{_mark(n * step)}</b>" if n * step <= 0.93 * total else ""
+        marks.append(f'<i class="tick{odd}" style="left:{_percent(n * step, total)}">{number}</i>')
         n += 1
     return _lane("", "".join(marks)).replace('class="lane"', 'class="lane axis"')
+
+
+def _mark(t: float) -> str:
+    """A moment on the ruler; only steps of less than a second need tenths."""
+    return clock(t) if t % 1 or t >= 60 else f"0:{round(t):02d}"
