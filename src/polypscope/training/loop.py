@@ -27,6 +27,7 @@ from polypscope.training.augment import AugmentSpec
 from polypscope.training.config import Source, TrainConfig
 from polypscope.training.data import Batches, Pair, Stills, decoded, list_pairs, read_mask, read_rgb, read_stems
 from polypscope.training.losses import deep_supervision
+from polypscope.training.pictures import contact_sheet
 
 
 @dataclass
@@ -100,6 +101,7 @@ def train(config: TrainConfig, say: Callable[[str], None] = print) -> Path:
             row = EpochLog(epoch, float(np.mean(losses)), rate, time.perf_counter() - started, scores)
             _append_log(config, row)
             say(f"epoch {epoch} {asdict(row)}")
+            _draw(average, config, epoch)
             state = {
                 "model": model.state_dict(),
                 "average": average.state_dict(),
@@ -183,7 +185,7 @@ def gather(sources: Sequence[Source]) -> tuple[list[Pair], np.ndarray]:
     pairs: list[Pair] = []
     weights: list[float] = []
     for source in sources:
-        found = list_pairs(source.root, read_stems(source.exclude), read_stems(source.only))
+        found = _pairs(source)
         pairs += found
         weights += [source.weight] * len(found)
     return pairs, np.array(weights)
@@ -197,7 +199,7 @@ def validate(model: nn.Module, config: TrainConfig) -> dict[str, float]:
     for source in config.validate_on:
         name = source.name or source.root.name
         dices, alarms = [], []
-        for image, mask in list_pairs(source.root, read_stems(source.exclude), read_stems(source.only)):
+        for image, mask in _pairs(source):
             rgb, truth = read_rgb(image), read_mask(mask) > 0
             guess = predict(model, rgb, config.validate_size) >= 0.5
             if truth.any():
@@ -218,6 +220,19 @@ def predict(model: nn.Module, rgb: np.ndarray, size: int) -> np.ndarray:
     with torch.autocast("cpu", torch.bfloat16):
         probability = model(x).float().sigmoid()[0, 0].numpy()
     return cv2.resize(probability, rgb.shape[1::-1], interpolation=cv2.INTER_LINEAR)
+
+
+def _draw(model: nn.Module, config: TrainConfig, epoch: int) -> None:
+    """The first pictures of each validation set, or of the training data without one, as `predictions-NNN.png`."""
+    sources = config.validate_on or config.train[:1]
+    chosen = [pair for source in sources for pair in _pairs(source)[: 8 // len(sources) or 1]]
+    pictures = [(read_rgb(image), read_mask(mask) > 0) for image, mask in chosen]
+    path = config.out / f"predictions-{epoch:03d}.png"
+    contact_sheet(pictures, lambda rgb: predict(model, rgb, config.validate_size), path)
+
+
+def _pairs(source: Source) -> list[Pair]:
+    return list_pairs(source.root, read_stems(source.exclude), read_stems(source.only))
 
 
 def _save(state: dict[str, object], path: Path) -> None:

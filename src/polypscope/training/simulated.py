@@ -57,7 +57,7 @@ def ray_directions(camera: Camera, side_px: int = RAY_SIDE_PX) -> NDArray[np.flo
     return (field / np.linalg.norm(field, axis=-1, keepdims=True)).astype(np.float32)
 
 
-def render_shard(index: int, clips: int = 3, frames: int = 5, seed: int = FIRST_SEED) -> Shard:
+def render_shard(index: int, clips: int = 5, frames: int = 5, seed: int = FIRST_SEED) -> Shard:
     """Render `clips` short clips of training sequence `index`: lens, field of view, shape and style vary with it."""
     rng = np.random.default_rng([seed, index])
     width, height = SHAPES[rng.integers(len(SHAPES))]

@@ -1,0 +1,73 @@
+"""Augmentation keeps shapes and types, is a pure function of its seed, and moves picture and mask together."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="training needs the train extra")
+
+from polypscope.training.augment import AugmentSpec, augment, geometric, paste
+from polypscope.training.clips import clip_from_still
+from polypscope.training.data import Batches, _balanced_draw
+
+
+def _disc(size: int = 96) -> tuple[np.ndarray, np.ndarray]:
+    mask = np.zeros((size, size), np.uint8)
+    cv2.circle(mask, (size // 3, size // 2), size // 6, 255, -1)
+    rgb = np.full((size, size, 3), (180, 90, 80), np.uint8)
+    rgb[mask > 0] = (90, 200, 60)
+    return rgb, mask
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_shapes_and_purity(seed: int) -> None:
+    spec = AugmentSpec(degrade=1, highlights=1, overlay=1, field_of_view=1, paste=1)
+    first = augment(*_disc(), 64, np.random.default_rng(seed), spec, _disc())
+    again = augment(*_disc(), 64, np.random.default_rng(seed), spec, _disc())
+    assert first[0].shape == (64, 64, 3)
+    assert first[1].shape == (64, 64)
+    assert first[0].dtype == first[1].dtype == np.uint8
+    assert np.array_equal(first[0], again[0])
+    assert np.array_equal(first[1], again[1])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_mask_stays_on_the_polyp(seed: int) -> None:
+    rgb, mask = geometric(*_disc(), 64, np.random.default_rng(seed), AugmentSpec())
+    green = rgb[..., 1].astype(int) > rgb[..., 0]
+    assert np.mean(green == (mask > 127)) > 0.97
+
+
+def test_pasting_adds_a_polyp_and_its_mask() -> None:
+    plain = np.full((96, 96, 3), 150, np.uint8)
+    rgb, mask = paste(plain, np.zeros((96, 96), np.uint8), *_disc(), np.random.default_rng(1))
+    assert 0 < (mask > 127).sum() < mask.size / 3
+    assert np.abs(rgb.astype(int) - plain)[mask > 127].mean() > 5
+    assert np.array_equal(
+        rgb[cv2.dilate(mask, np.ones((25, 25))) == 0], plain[cv2.dilate(mask, np.ones((25, 25))) == 0]
+    )
+
+
+def test_a_clip_moves_smoothly_and_mask_follows() -> None:
+    rgb, mask = _disc()
+    pictures, masks = clip_from_still(rgb, mask, 6, np.random.default_rng(3), AugmentSpec())
+    assert pictures.shape == (6, 96, 96, 3)
+    centres = np.array([np.argwhere(m > 127).mean(0) for m in masks])
+    assert 0 < np.linalg.norm(np.diff(centres, axis=0), axis=1).max() < 12
+
+
+def test_draws_follow_the_weights() -> None:
+    weights = np.array([1.0, 1.0, 2.0])
+    counts = np.bincount(_balanced_draw(weights / 4, 400, np.random.default_rng(0)), minlength=3)
+    assert counts.tolist() == [100, 100, 200]
+
+
+def test_processes_share_an_epoch_without_overlap() -> None:
+    def draws(rank: int) -> set[int]:
+        sampler = Batches(np.ones(24), 3, [32], seed=1, rank=rank, world=2)
+        return {draw.item for batch in sampler for draw in batch}
+
+    assert len(draws(0)) == len(draws(1)) == 12
+    assert not draws(0) & draws(1)
