@@ -32,6 +32,7 @@ def export(
     facts: Path | None = None,
     half: bool = False,
     int8: bool = False,
+    depth: Path | None = None,
 ) -> Exported:
     """Export trained weights to ONNX with a model card, and print how far ONNX is from torch.
 
@@ -52,6 +53,8 @@ def export(
         Store large weights in 16 bits: half the file, the same speed; the difference is printed.
     int8
         Also write an 8-bit file beside it, calibrated on the training pictures, and print its speed and difference.
+    depth
+        The exported segmenter (.onnx) whose features a depth head reads: `checkpoint` is then a `depth.pt`.
     """
     from polypscope.records.errors import MissingExtra
 
@@ -67,6 +70,12 @@ def export(
     from polypscope.training.scores import score_sets
 
     out = Path(out)
+    if depth is not None:
+        known = exporting.read_facts(Path(facts)) if facts else {}
+        parity_mm = exporting.export_depth(Path(checkpoint), out, Path(depth), name or out.stem, known)
+        say(f"largest relative difference to torch: {parity_mm:.1e}")
+        say(f"wrote {out} ({out.stat().st_size / 1e6:.1f} MB) and {out.with_suffix('.json')}")
+        return Exported(out, out.with_suffix(".json"), parity_mm)
     model, config = exporting.load_trained(Path(checkpoint))
     known = exporting.read_facts(Path(facts)) if facts else {}
     wanted = known.pop("score_on", [])

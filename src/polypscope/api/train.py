@@ -32,7 +32,7 @@ def train(config: Path, *, out: Path | None = None, epochs: int | None = None) -
     epochs
         Number of epochs, instead of the recipe's own.
     """
-    from polypscope.records.errors import MissingExtra
+    from polypscope.records.errors import MissingExtra, UsageError
 
     try:
         import importlib
@@ -42,18 +42,25 @@ def train(config: Path, *, out: Path | None = None, epochs: int | None = None) -
         raise MissingExtra.of("torch", extra="train", needed_for="training") from None
     from polypscope.runtime.console import say
     from polypscope.runtime.runlog import RunLog
-    from polypscope.training.config import load_config
+    from polypscope.training.config import HeadsConfig, load_recipe
+    from polypscope.training.heads import run_heads
     from polypscope.training.loop import train as run
 
-    recipe = load_config(Path(config))
+    recipe = load_recipe(Path(config))
     if out is not None:
         recipe = recipe.model_copy(update={"out": Path(out).resolve()})
-    if epochs is not None:
+    if isinstance(recipe, HeadsConfig):
+        if epochs is not None:
+            raise UsageError(
+                "--epochs: expected a recipe that has epochs, found one that counts steps; edit its steps."
+            )
+    elif epochs is not None:
         recipe = recipe.model_copy(update={"optimiser": recipe.optimiser.model_copy(update={"epochs": epochs})})
-    with RunLog(recipe.out, "train", {"config": config, "out": recipe.out, "epochs": recipe.optimiser.epochs}) as log:
+    with RunLog(recipe.out, "train", {"config": config, "out": recipe.out, "epochs": epochs}) as log:
         log.add_input(config)
-        weights = run(recipe, say)
+        weights = run_heads(recipe, say) if isinstance(recipe, HeadsConfig) else run(recipe, say)
         log.record(weights=str(weights))
-    say(f"weights in {weights}, log in {recipe.out / 'log.csv'}")
+    table = recipe.out / ("heads.csv" if isinstance(recipe, HeadsConfig) else "log.csv")
+    say(f"weights in {weights}, log in {table}")
     say(f"next: polypscope export {weights} model.onnx")
-    return Training(weights, recipe.out / "log.csv")
+    return Training(weights, table)

@@ -29,6 +29,7 @@ class DepthHead(nn.Module):
 
     def __init__(self, channels: tuple[int, int, int] = (24, 40, 96)) -> None:
         super().__init__()
+        self.channels = channels
         c4, c8, c16 = channels
         self.glance = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 16, 3, 2, 1), nn.ReLU())
         self.enter = _pointwise(c16 + 16 + 4, 96)

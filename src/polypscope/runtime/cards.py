@@ -69,6 +69,7 @@ class ModelCard(_Table):
     bytes: int
     input: InputSpec
     streaming: bool = False
+    segmenter: str = Field(default="", description="of a depth head: SHA-256 of the segmenter whose features it reads")
     threshold: float = Field(default=0.5, ge=0, le=1)
     licence: str = "Apache-2.0"
     data: tuple[TrainingData, ...] = ()

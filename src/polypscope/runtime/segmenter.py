@@ -52,6 +52,7 @@ class Segmenter:
         self._states = [(name, shape, dtype) for name, shape, dtype in session.inputs if name.startswith("state_")]
         self._state: dict[str, NDArray[Any]] = {}
         self._features: dict[str, NDArray[Any]] = {}
+        self._last: NDArray[np.uint8] | None = None
         self.reset()
 
     @classmethod
@@ -72,9 +73,15 @@ class Segmenter:
         """Whether `step` remembers earlier frames."""
         return bool(self._states)
 
-    @property
-    def features(self) -> dict[str, NDArray[Any]]:
-        """Encoder features of the last frame, for heads that share the encoder."""
+    def features_of(self, rgb: NDArray[np.uint8]) -> dict[str, NDArray[Any]]:
+        """Encoder features of a frame, for heads that share the encoder.
+
+        Those of the last frame are at hand if this is that very array; otherwise the network runs once, without
+        touching the state.
+        """
+        if self._last is not rgb or not self._features:
+            self._run(to_network(rgb, self.card)[None], self._zeros(1))
+            self._last = rgb
         return self._features
 
     def reset(self) -> None:
@@ -110,6 +117,7 @@ class Segmenter:
         rgb : (H, W, 3) uint8.
         """
         outputs = self._run(to_network(rgb, self.card)[None], self._state)
+        self._last = rgb
         self._state = {name: outputs[name.replace("state_", "next_", 1)] for name, _, _ in self._states}
         return _at_size(outputs["probability"][0, 0], rgb)
 
@@ -121,6 +129,7 @@ class Segmenter:
         """Probabilities of single pictures of any sizes, in one run of the network."""
         batch = np.stack([to_network(rgb, self.card) for rgb in pictures])
         outputs = self._run(batch, self._zeros(len(batch)))
+        self._last = pictures[0] if len(pictures) == 1 else None
         return [_at_size(values[0], rgb) for values, rgb in zip(outputs["probability"], pictures, strict=True)]
 
     def _run(self, batch: NDArray[np.uint8], state: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

@@ -61,6 +61,7 @@ class TrainConfig(_Table):
     """Everything that decides a run's result."""
 
     out: Path
+    kind: Literal["images"] = "images"
     seed: int = 0
     sizes: tuple[int, ...] = (352,)
     cache: Path | None = None
@@ -76,13 +77,41 @@ class TrainConfig(_Table):
     validate_size: int = 352
 
 
+class HeadsConfig(_Table):
+    """What comes after the image part: the memory and the depth head, on a frozen encoder."""
+
+    kind: Literal["heads"]
+    out: Path
+    checkpoint: Path = Field(description="`weights.pt` of the image part")
+    simulated: Path = Field(description="folder for rendered clips")
+    shards: int = Field(default=400, gt=0, description="simulated sequences to render, five clips each")
+    cache: Path | None = None
+    cache_side_px: int = 400
+    seed: int = 3
+    steps: int = Field(default=1500, gt=0)
+    clips: int = Field(default=4, gt=0)
+    rate: float = Field(default=1.5e-3, gt=0)
+    simulated_share: float = Field(default=0.6, ge=0, le=1)
+    workers: int = 1
+    threads: int = 2
+    train: tuple[Source, ...]
+
+
 def load_config(path: Path) -> TrainConfig:
     """Read and check a TOML recipe; relative paths in it are relative to the file."""
+    config = load_recipe(path)
+    if not isinstance(config, TrainConfig):
+        raise UsageError(f"Training recipe {path}: expected one that trains the image part, found kind 'heads'.")
+    return config
+
+
+def load_recipe(path: Path) -> TrainConfig | HeadsConfig:
+    """Read and check either kind of TOML recipe."""
     if not path.is_file():
         raise MissingInput(f"Training recipe: expected a TOML file, found nothing at {path}.")
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
-        config = TrainConfig.model_validate(raw)
+        config = (HeadsConfig if raw.get("kind") == "heads" else TrainConfig).model_validate(raw)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"Training recipe {path}: expected TOML, found a mistake: {error}.") from error
     except ValidationError as error:
@@ -92,7 +121,7 @@ def load_config(path: Path) -> TrainConfig:
     return _resolved(config, path.parent)
 
 
-def _resolved(config: TrainConfig, base: Path) -> TrainConfig:
+def _resolved(config: TrainConfig | HeadsConfig, base: Path) -> TrainConfig | HeadsConfig:
     def absolute(path: Path | None) -> Path | None:
         return None if path is None else (base / path.expanduser()).resolve()
 
@@ -100,11 +129,10 @@ def _resolved(config: TrainConfig, base: Path) -> TrainConfig:
         update = {"root": absolute(entry.root), "exclude": absolute(entry.exclude), "only": absolute(entry.only)}
         return entry.model_copy(update=update)
 
-    return config.model_copy(
-        update={
-            "out": absolute(config.out),
-            "cache": absolute(config.cache),
-            "train": tuple(source(entry) for entry in config.train),
-            "validate_on": tuple(source(entry) for entry in config.validate_on),
-        }
-    )
+    update: dict[str, Any] = {"train": tuple(source(entry) for entry in config.train)}
+    for name in ("out", "cache", "checkpoint", "simulated"):
+        if hasattr(config, name):
+            update[name] = absolute(getattr(config, name))
+    if isinstance(config, TrainConfig):
+        update["validate_on"] = tuple(source(entry) for entry in config.validate_on)
+    return config.model_copy(update=update)

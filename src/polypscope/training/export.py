@@ -12,13 +12,15 @@ import numpy as np
 import torch
 from torch import nn
 
+from polypscope.models.depth_head import DepthGraph, DepthHead
 from polypscope.models.pns_plus_stream import State, StreamGraph, StreamSegmenter
 from polypscope.models.registry import MODELS, create
 from polypscope.records.errors import MissingInput, ModelError, UsageError
 from polypscope.runtime.backends import open_session
-from polypscope.runtime.cards import InputSpec, ModelCard
+from polypscope.runtime.cards import InputSpec, ModelCard, find_card
 from polypscope.runtime.runlog import sha256
 from polypscope.training.config import TrainConfig
+from polypscope.training.simulated import RAY_SIDE_PX
 
 OPSET = 18
 PARITY = 1e-4
@@ -122,6 +124,60 @@ def measure_parity(model: nn.Module, path: Path, size: int, steps: int = 4) -> P
             scale = max(1.0, float(value.abs().max()))
             worst_state = max(worst_state, float(np.abs(value.numpy() - theirs[f"state_{field}"]).max()) / scale)
     return Parity(worst, worst_state)
+
+
+def write_depth_graph(head: DepthHead, path: Path, size: int) -> InputSpec:
+    """Write the ONNX file of the depth head for the features of a segmenter with square inputs of `size` pixels."""
+    arguments = _depth_inputs(head, size, torch.Generator().manual_seed(0))
+    inputs, outputs = ["image", *FEATURES, "rays"], ["ray_mm", "sigma_mm"]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            DepthGraph(head).eval(),
+            arguments,
+            str(path),
+            input_names=inputs,
+            output_names=outputs,
+            dynamic_axes={key: {0: "n"} for key in inputs + outputs},
+            opset_version=OPSET,
+            dynamo=False,
+        )
+    return InputSpec(width=size, height=size)
+
+
+def export_depth(checkpoint: Path, out: Path, segmenter: Path, name: str, facts: dict[str, Any]) -> float:
+    """Write the depth head's ONNX file and card, tied to the exported segmenter; returns the parity."""
+    owner = find_card(segmenter)
+    try:
+        content = torch.load(checkpoint, map_location="cpu", weights_only=True)
+        head = DepthHead(tuple(content["channels"]))
+        head.load_state_dict(content["depth"])
+    except Exception as error:
+        reason = " ".join(str(error).split())[:120]
+        raise ModelError(f"{checkpoint}: expected a `depth.pt` of `polypscope train`, found: {reason}.") from None
+    spec = write_depth_graph(head.eval(), out, owner.input.width)
+    write_card(out, name, "depth_head", spec, {"kind": "depth", **facts, "segmenter": owner.sha256})
+    return measure_depth_parity(head, out, owner.input.width)
+
+
+@torch.no_grad()
+def measure_depth_parity(head: DepthHead, path: Path, size: int) -> float:
+    """Largest relative difference of the distance between torch and ONNX Runtime."""
+    arguments = _depth_inputs(head, size, torch.Generator().manual_seed(1))
+    expected = DepthGraph(head).eval()(*arguments)[0].numpy()
+    feeds = {name: value.numpy() for name, value in zip(["image", *FEATURES, "rays"], arguments, strict=True)}
+    return float((np.abs(open_session(path).run(feeds)["ray_mm"] - expected) / expected).max())
+
+
+def _depth_inputs(head: DepthHead, size: int, generator: torch.Generator) -> tuple[torch.Tensor, ...]:
+    image = torch.randint(0, 256, (1, size, size, 3), dtype=torch.uint8, generator=generator)
+    features = [
+        torch.rand(1, channels, size // stride, size // stride, generator=generator)
+        for channels, stride in zip(head.channels, (4, 8, 16), strict=True)
+    ]
+    rays = torch.nn.functional.normalize(torch.rand(1, RAY_SIDE_PX, RAY_SIDE_PX, 3, generator=generator) + 0.1, dim=-1)
+    return (image, *features, rays)
 
 
 def store_half(path: Path) -> float:

@@ -20,9 +20,15 @@ from torch.utils.data import DataLoader, Dataset
 
 from polypscope.models.depth_head import DepthHead
 from polypscope.models.pns_plus_stream import State, StreamSegmenter
+from polypscope.records.errors import UsageError
 from polypscope.training.augment import AugmentSpec, augment
 from polypscope.training.clips import SimulatedClips, clip_from_still, spoil
+from polypscope.training.config import HeadsConfig
+from polypscope.training.data import decoded
+from polypscope.training.export import load_trained
+from polypscope.training.loop import gather
 from polypscope.training.losses import boundary_weight, structure_loss
+from polypscope.training.simulated import render_shards
 
 
 @dataclass(frozen=True)
@@ -175,3 +181,22 @@ def train_heads(
             torch.save({**state, "optimiser": optimiser.state_dict(), "channels": list(channels)}, partial)
             partial.replace(path)
     return path
+
+
+def run_heads(config: HeadsConfig, say: Callable[[str], None] = print) -> Path:
+    """Render what is missing, train both heads, and write `weights.pt` (image part with its memory) and `depth.pt`."""
+    model, base = load_trained(config.checkpoint)
+    if not isinstance(model, StreamSegmenter):
+        raise UsageError(f"{config.checkpoint}: expected a pns_plus_stream, found {base.model.name}; heads need it.")
+    render_shards(config.simulated, config.shards, say)
+    pairs, _ = gather(config.train)
+    images, masks = decoded(pairs, config.cache_side_px, config.cache or config.out / "cache")
+    spec = HeadsSpec(
+        config.steps, config.clips, rate=config.rate, simulated=config.simulated_share, seed=config.seed,
+        workers=config.workers, threads=config.threads,
+    )  # fmt: skip
+    heads = torch.load(train_heads(model, images, masks, config.simulated, config.out, spec, say), weights_only=True)
+    model.memory.load_state_dict(heads["memory"])
+    torch.save({"model": model.state_dict(), "config": base.model_dump_json()}, config.out / "weights.pt")
+    torch.save({"depth": heads["depth"], "channels": heads["channels"]}, config.out / "depth.pt")
+    return config.out / "weights.pt"

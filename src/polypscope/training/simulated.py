@@ -7,6 +7,7 @@ so that lower seeds and the thirty polyp models stay unseen.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from polypscope.geometry.cameras import rays
 from polypscope.records import Camera
+from polypscope.records.errors import PolypscopeError
 from polypscope.simulator import sequence
 from polypscope.simulator.sequence import Settings
 
@@ -55,6 +57,41 @@ def ray_directions(camera: Camera, side_px: int = RAY_SIDE_PX) -> NDArray[np.flo
     """Unit viewing rays [side, side, 3] of the camera's picture squeezed to side × side."""
     field = rays(camera.resized(side_px, side_px))
     return (field / np.linalg.norm(field, axis=-1, keepdims=True)).astype(np.float32)
+
+
+def render_shards(folder: Path, count: int, say: Callable[[str], None] = print) -> None:
+    """Render shards 0 to count - 1 that are not there yet; a sequence that cannot be made is named and left out."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for index in range(count):
+        path = folder / f"{index:05d}.npz"
+        if path.exists():
+            continue
+        try:
+            render_shard(index).save(path)
+        except PolypscopeError as error:
+            say(f"shard {index} left out: {error}")
+
+
+def write_stills(shards: Path, out: Path, least_share: float = 0.002) -> int:
+    """Write frames of all shards as a folder of pictures and masks for `polypscope train`; returns how many.
+
+    Frames whose polyps cover less than `least_share` of the picture are left out: nobody could see them.
+    """
+    for name in ("images", "masks"):
+        (out / name).mkdir(parents=True, exist_ok=True)
+    written = 0
+    for path in sorted(shards.glob("[0-9]*.npz")):
+        shard = Shard.load(path)
+        for clip in range(shard.rgb.shape[0]):
+            for frame in (0, shard.rgb.shape[1] - 1):
+                mask = shard.mask[clip, frame]
+                if 0 < (mask > 127).mean() < least_share:
+                    continue
+                stem = f"{path.stem}-{clip}-{frame}"
+                cv2.imwrite(str(out / "images" / f"{stem}.jpg"), shard.rgb[clip, frame][..., ::-1], [1, 95])
+                cv2.imwrite(str(out / "masks" / f"{stem}.png"), np.where(mask > 127, 255, 0).astype(np.uint8))
+                written += 1
+    return written
 
 
 def render_shard(index: int, clips: int = 5, frames: int = 5, seed: int = FIRST_SEED) -> Shard:

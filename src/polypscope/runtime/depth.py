@@ -1,0 +1,132 @@
+"""Metric depth as the rest of the house sees it: a frame and its camera in, a depth map in mm out.
+
+The depth head reads the features that the segmenter computed for the same frame, so that both together cost little
+more than one. It was trained on simulated colons alone: its millimetres are as true as they are like the simulator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from polypscope.geometry.cameras import rays, to_z
+from polypscope.records import Camera, DepthKind, DepthMap
+from polypscope.records.errors import ModelError, RecordError
+from polypscope.runtime.backends import Session, open_session
+from polypscope.runtime.cards import ModelCard, find_card
+from polypscope.runtime.segmenter import Segmenter, to_network
+
+__all__ = ["DEFAULT_DEPTH", "DepthEstimator", "fix_scale"]
+
+DEFAULT_DEPTH = "polypscope-depth"
+
+
+class DepthEstimator:
+    """Depth in mm along the optical axis, with one standard deviation per pixel.
+
+    >>> segmenter = Segmenter.load()                                              # doctest: +SKIP
+    >>> ranger = DepthEstimator.load(segmenter)                                   # doctest: +SKIP
+    >>> probability = segmenter.step(rgb); depth = ranger.depth(rgb, camera)      # doctest: +SKIP
+    """
+
+    def __init__(self, card: ModelCard, session: Session, segmenter: Segmenter) -> None:
+        shapes = {name: shape for name, shape, _ in session.inputs}
+        wanted = {"image", "feature_4", "feature_8", "feature_16", "rays"}
+        if card.kind != "depth" or set(shapes) != wanted:
+            raise ModelError(
+                f"Model {card.name}: expected a depth head with inputs {', '.join(sorted(wanted))}, "
+                f"found a {card.kind} with {', '.join(shapes)}."
+            )
+        if card.segmenter != segmenter.card.sha256:
+            raise ModelError(
+                f"Model {card.name}: expected the segmenter whose encoder it was trained on (SHA-256 "
+                f"{card.segmenter[:12]}…), found {segmenter.card.sha256[:12]}…; use both as shipped."
+            )
+        self.card = card
+        self._session, self._segmenter = session, segmenter
+        self._side = int(shapes["rays"][1] or 22)
+        self._directions: tuple[Camera, NDArray[np.float32]] | None = None
+
+    @classmethod
+    def load(
+        cls,
+        segmenter: Segmenter | None = None,
+        name_or_path: str | Path | None = None,
+        threads: int = 2,
+        provider: str = "cpu",
+    ) -> DepthEstimator:
+        """Open the shipped depth head.
+
+        Parameters
+        ----------
+        segmenter : the segmenter whose features to share; a new one when None.
+        name_or_path : model name or path; the shipped default when None.
+        threads, provider : as for the segmenter.
+        """
+        card = find_card(DEFAULT_DEPTH if name_or_path is None else name_or_path)
+        session = open_session(card.check_file(), threads, provider)
+        return cls(card, session, segmenter or Segmenter.load(threads=threads, provider=provider))
+
+    def depth(self, rgb: NDArray[np.uint8], camera: Camera) -> DepthMap:
+        """Depth of a frame at its own size.
+
+        If the segmenter has just seen this very array, its features are reused; otherwise the encoder runs once.
+
+        Parameters
+        ----------
+        rgb : (H, W, 3) uint8.
+        camera : the camera that took it; its size is the frame's.
+        """
+        if rgb.shape[:2] != (camera.height, camera.width):
+            raise RecordError.of(
+                "camera",
+                expected=f"the frame's size {rgb.shape[1]}×{rgb.shape[0]}",
+                found=f"{camera.width}×{camera.height}",
+                hint="use camera.resized(width, height)",
+            )
+        image = to_network(rgb, self._segmenter.card)[None]
+        features = self._segmenter.features_of(rgb)
+        outputs = self._session.run({"image": image, "rays": self._rays(camera), **features})
+        size = (camera.width, camera.height)
+        values = [
+            cv2.resize(outputs[name][0, 0], size, interpolation=cv2.INTER_LINEAR) for name in ("ray_mm", "sigma_mm")
+        ]
+        return to_z(camera, DepthMap(values[0], DepthKind.RAY_MM, values[1]))
+
+    def _rays(self, camera: Camera) -> NDArray[Any]:
+        if self._directions is None or self._directions[0] != camera:
+            field = np.nan_to_num(rays(camera.resized(self._side, self._side)))
+            self._directions = (camera, field.astype(np.float32)[None])
+        return self._directions[1]
+
+
+def fix_scale(depth: DepthMap, points: Sequence[tuple[float, float, float]]) -> tuple[DepthMap, float]:
+    """The depth map scaled to known depths, such as forceps contacts, and the factor.
+
+    Parameters
+    ----------
+    depth : Z_MM.
+    points : (u, v, z_mm): pixel column, row, and true depth there.
+
+    >>> flat = DepthMap(np.full((4, 4), 20, np.float32), DepthKind.Z_MM)
+    >>> fix_scale(flat, [(1, 1, 30.0)])[1]
+    1.5
+    """
+    if depth.kind is not DepthKind.Z_MM:
+        raise RecordError.of("depth", expected="mm along the axis", found=depth.kind.value)
+    height, width = depth.shape
+    ratios = []
+    for u, v, z_mm in points:
+        row, column = round(v), round(u)
+        if 0 <= row < height and 0 <= column < width and z_mm > 0 and np.isfinite(depth.values[row, column]):
+            ratios.append(z_mm / float(depth.values[row, column]))
+    if not ratios:
+        raise RecordError.of("points", expected="at least one known depth on the map", found="none")
+    factor = float(np.exp(np.median(np.log(ratios))))
+    sigma = None if depth.sigma is None else depth.sigma * np.float32(factor)
+    return DepthMap(depth.values * np.float32(factor), depth.kind, sigma), factor
