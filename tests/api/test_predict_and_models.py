@@ -1,0 +1,104 @@
+"""Predict and models through the API, with the weights that ship."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from polypscope.api.models import info, list_models
+from polypscope.api.predict import predict
+from polypscope.cli import run
+from polypscope.records import Camera
+from polypscope.records.errors import InputError, MissingInput, ModelError, RecordError
+from polypscope.runtime.cards import list_cards
+from polypscope.runtime.segmenter import DEFAULT_SEGMENTER, Segmenter
+
+
+def _picture(path: Path, shape: tuple[int, int], seed: int = 0) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(seed)
+    small = rng.integers(60, 200, (6, 6, 3)).astype(np.uint8)
+    cv2.imwrite(str(path), cv2.resize(small, shape[::-1], interpolation=cv2.INTER_CUBIC))
+
+
+def test_folders_names_and_sizes_are_kept(tmp_path: Path) -> None:
+    shapes = {"a/1.png": (60, 80), "a/b/2.jpg": (90, 70), "3.bmp": (64, 64)}
+    for seed, (name, shape) in enumerate(shapes.items()):
+        _picture(tmp_path / "in" / name, shape, seed)
+    (tmp_path / "in" / ".DS_Store").write_bytes(b"x")
+    (tmp_path / "in" / "a" / "broken.png").write_text("not a picture")
+    result = predict(tmp_path / "in", tmp_path / "out")
+    assert result.pictures == 3
+    assert result.exit_code == 1
+    assert "broken.png" in result.failures[0]
+    for name, shape in shapes.items():
+        found = cv2.imread(str((tmp_path / "out" / name).with_suffix(".png")), cv2.IMREAD_UNCHANGED)
+        assert found.shape == shape
+        assert found.dtype == np.uint8
+    record = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert record["status"] == "done"
+    assert record["pictures"] == 3
+
+
+def test_a_clip_is_a_stream_and_stills_are_not(tmp_path: Path) -> None:
+    for index in range(3):
+        _picture(tmp_path / "in" / f"{index}.png", (64, 64), index)
+    predict(tmp_path / "in", tmp_path / "stills")
+    predict(tmp_path / "in", tmp_path / "clip", clip=True)
+    segmenter = Segmenter.load()
+    for index in range(3):
+        rgb = cv2.imread(str(tmp_path / "in" / f"{index}.png"))[..., ::-1].copy()
+        for folder, probability in (("stills", segmenter.predict(rgb)), ("clip", segmenter.step(rgb))):
+            found = cv2.imread(str(tmp_path / folder / f"{index}.png"), cv2.IMREAD_GRAYSCALE)
+            assert np.abs(found / 255 - probability.values).max() < 0.5 / 255 + 1e-4
+
+
+def test_wrong_inputs_are_named(tmp_path: Path) -> None:
+    with pytest.raises(MissingInput, match="expected a picture, a video or a folder"):
+        predict(tmp_path / "absent", tmp_path / "out")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="expected pictures or videos in this folder, found none"):
+        predict(tmp_path / "empty", tmp_path / "out")
+    with pytest.raises(ModelError, match="found 'nonesuch'"):
+        predict(tmp_path / "empty", tmp_path / "out", model="nonesuch")
+
+
+def test_cards_of_shipped_models_are_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    cards = list_models().cards
+    assert DEFAULT_SEGMENTER in {card.name for card in cards}
+    for card in cards:
+        assert card.check_file().stat().st_size == card.bytes
+        assert card.data
+        assert all(item.licence for item in card.data)
+        assert card.fails_on
+        assert info(card.name).card == card
+    shown = capsys.readouterr().out
+    assert "Research software, not a medical device." in shown
+    assert "CC BY 4.0" in shown
+
+
+def test_models_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["models", "info", "nonesuch"]) == 1
+    assert "Error: Model: expected one of" in capsys.readouterr().err
+
+
+@pytest.mark.skipif("polypscope-depth" not in {card.name for card in list_cards()}, reason="no depth head ships")
+def test_depth_shares_the_features_of_the_frame() -> None:
+    from polypscope.runtime.depth import DepthEstimator
+
+    segmenter = Segmenter.load()
+    ranger = DepthEstimator.load(segmenter)
+    rgb = np.random.default_rng(0).integers(0, 256, (96, 128, 3), dtype=np.uint8)
+    camera = Camera.from_fov(128, 96, 100)
+    alone = ranger.depth(rgb.copy(), camera)
+    segmenter.step(rgb)
+    shared = ranger.depth(rgb, camera)
+    assert shared.shape == (96, 128)
+    assert shared.sigma is not None
+    assert np.nanmax(np.abs(alone.values - shared.values)) < 1e-2
+    with pytest.raises(RecordError, match="expected the frame's size 128×96"):
+        ranger.depth(rgb, camera.resized(64, 48))
