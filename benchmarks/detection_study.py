@@ -78,7 +78,8 @@ def _against_filled_images(truth, methods, frames: int = 60) -> None:  # type: i
     """The same maxima by filling a saliency image per frame, interleaved with ours."""
     from polypscope.evaluation.fusion import saliency_maxima
 
-    busy = np.flatnonzero(sum(m.outputs > 0 for m in methods) >= 4)[:: max(1, len(methods))][:frames]
+    several = np.flatnonzero(sum(m.outputs > 0 for m in methods) >= 4)
+    busy = several[np.linspace(0, len(several) - 1, frames).astype(int)]
     ours = filled = 0.0
     for f in busy:
         x = np.concatenate([m.x[m.first[f] : m.first[f + 1]] for m in methods]).astype(int)

@@ -127,6 +127,27 @@ def test_gallery_draws_on_the_frames(study):
     assert "false positive at" in text
 
 
+def test_stills_with_heat_maps_compare_concentration(tmp_path):
+    """Table VI, XI(b) and Figure 11: two methods as folders of heat maps on stills."""
+    rng = np.random.default_rng(0)
+    for i in range(6):
+        mask = np.zeros((40, 50), dtype=np.uint8)
+        mask[10:25, 10 + i : 30 + i] = 255
+        write_image(tmp_path / "masks" / f"p{i}.png", mask)
+        write_image(tmp_path / "sharp" / f"p{i}.png", np.where(mask, rng.integers(140, 255), 10).astype(np.uint8))
+        write_image(tmp_path / "broad" / f"p{i}.png", np.where(mask, rng.integers(140, 160), 100).astype(np.uint8))
+    report = detection(
+        tmp_path / "masks", str(tmp_path / "sharp"), str(tmp_path / "broad"), out=tmp_path / "out", replicates=30
+    )
+    assert [c.metric for c in report.comparisons] == ["concentration ratio"]
+    assert report.comparisons[0].best == "sharp"
+    assert report.result.method("sharp").group("all").counts.tp == 6
+    text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "Table VI in form" in text
+    assert "Table XI(b) in form" in text
+    assert "Time</h2>" not in text
+
+
 def test_fuse_writes_what_evaluate_reads(files, tmp_path, capsys):
     paths = [str(files / f"{m.name}.csv") for m in METHODS]
     result = fuse(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from polypscope.evaluation.detection.groups import video_groups
 from polypscope.evaluation.detection.study import DetectionResult
 from polypscope.evaluation.fusion_search import SearchResult
 from polypscope.evaluation.statistics import Comparison, compare
+from polypscope.evaluation.statistics.comparison import Missing
 from polypscope.records.errors import UsageError
 from polypscope.report import detection_figures as figures
 from polypscope.report import detection_tables as tables
@@ -28,46 +30,43 @@ def study_comparisons(result: DetectionResult) -> list[Comparison]:
     Those that the data do not allow (one method, one video) are left out.
     """
     truth, spec = result.truth, result.spec
-    if len(result.methods) < 2:
-        return []
-    names = [m.name for m in result.methods]
-    out: list[Comparison] = []
-
-    def add(scores: np.ndarray, cases: Sequence[str], metric: str, clusters: Sequence[str], **how: bool) -> None:
-        try:
+    wanted: list[tuple[np.ndarray, list[str], list[str], list[str], str, bool]] = []
+    if truth.kind == "videos":
+        with_polyps = np.flatnonzero(video_groups(truth) != "no_polyp")
+        cases = [truth.videos[v] for v in with_polyps]
+        patients = [truth.patients[v] if truth.patients else truth.videos[v] for v in with_polyps]
+        names = [m.name for m in result.methods]
+        for metric, title, higher in (("f1", "F1", True), ("latency_frames", "latency", False)):
+            scores = np.stack([m.video_metrics[metric][with_polyps] for m in result.methods], axis=1)
+            wanted.append((scores, names, cases, patients, title, higher))
+    maps = {m.name: m.detections.concentration for m in result.methods if m.detections.concentration is not None}
+    if maps:
+        frames = np.flatnonzero(truth.has_polyp)
+        ratios = np.stack([values[frames] for values in maps.values()], axis=1)
+        if truth.kind == "stills":
+            cases = [truth.frame_names[f] for f in frames]
+            wanted.append((ratios, list(maps), cases, cases, "concentration ratio", True))
+        else:  # frames of one video are near copies of each other, so its mean is one case
+            means = np.stack([ratios[truth.video[frames] == v].mean(axis=0) for v in with_polyps])
+            wanted.append((means, list(maps), cases, patients, "concentration ratio", True))
+    out = []
+    for scores, names, cases, clusters, title, higher in wanted:
+        # As in the paper, latency is compared among the methods that find every polyp.
+        missing: Missing = "drop-methods" if title == "latency" else "drop-cases"
+        with suppress(UsageError):  # too few methods or cases: there is nothing to compare
             out.append(
                 compare(
                     scores,
                     names,
                     cases,
-                    metric=metric,
+                    metric=title,
                     clusters=clusters,
-                    higher_is_better=how["higher"],
-                    missing="drop-methods" if how["drop_methods"] else "drop-cases",
+                    higher_is_better=higher,
+                    missing=missing,
                     replicates=spec.replicates,
                     seed=spec.seed,
                 )
             )
-        except UsageError:  # too few methods or cases: there is nothing to compare
-            return
-
-    if truth.kind == "videos":
-        with_polyps = np.flatnonzero(video_groups(truth) != "no_polyp")
-        cases = [truth.videos[v] for v in with_polyps]
-        clusters = [truth.patients[v] if truth.patients else truth.videos[v] for v in with_polyps]
-        for metric, title, higher, drop in (("f1", "F1", True, False), ("latency_frames", "latency", False, True)):
-            scores = np.stack([m.video_metrics[metric][with_polyps] for m in result.methods], axis=1)
-            add(scores, cases, title, clusters, higher=higher, drop_methods=drop)
-    maps = [m for m in result.methods if m.detections.concentration is not None]
-    if len(maps) > 1:
-        names = [m.name for m in maps]
-        frames = np.flatnonzero(truth.has_polyp)
-        ratios = np.stack([c[frames] for m in maps if (c := m.detections.concentration) is not None], axis=1)
-        by_video = [truth.videos[v] for v in truth.video[frames]]
-        frame_names = [f"{truth.videos[truth.video[f]]}/{truth.index[f]}" for f in frames]
-        add(
-            ratios, frame_names, "concentration ratio", frame_names if truth.kind == "stills" else by_video, True, False
-        )
     return out
 
 
@@ -159,11 +158,8 @@ def _curves(result: DetectionResult) -> list[Part]:
         "Lines for methods with a confidence for every detection, a marker for the operating point of each method. "
         "Every false positive on frames without polyps counts."
     )
-    froc = "Recall against false positives, and whether frames with a polyp fire more than others."
-    parts: list[Part] = [
-        Figure(render(figures.curves_figure(result), "svg"), caption=f"{caption} (Figure 6 in form)"),
-        Figure(render(figures.froc_figure(result), "svg"), caption=froc),
-    ]
+    drawn = [Figure(render(figure, "svg"), alt=figure.axes[0].get_title()) for figure in figures.curve_figures(result)]
+    parts: list[Part] = [Gallery(drawn), Paragraph(f"{caption} (Figure 6 in form, and beyond)")]
     table = tables.curve_table(result)
     return parts if table is None else [*parts, table]
 

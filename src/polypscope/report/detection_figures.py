@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["curves_figure", "froc_figure", "latency_figure", "survival_figure", "timeline_figure"]
+__all__ = ["curve_figures", "latency_figure", "survival_figure", "timeline_figure"]
 
 _MARKERS = "osD^vP*X"
 
@@ -36,41 +36,34 @@ def _values(curves: Any, name: str) -> np.ndarray:
     return np.asarray(getattr(curves, name))
 
 
-def curves_figure(result: DetectionResult) -> Figure:
-    """Figure 6: precision–recall, and the ROC curve where there are frames without polyps."""
-    both = bool((~result.truth.has_polyp).any())
-    figure, axes = new_figure(9.0 if both else 5.0, 4.0, columns=2 if both else 1)
-    _draw(axes[0], result, "recall", "precision")
-    axes[0].set(xlabel="Recall", ylabel="Precision", xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), title="Precision–recall")
-    if both:
-        _draw(axes[1], result, "1 - specificity", "recall")
-        axes[1].set(xlabel="1 − specificity", ylabel="Recall", xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), title="ROC")
-    axes[0].legend(fontsize=7, loc="lower left")
-    return figure
-
-
-def froc_figure(result: DetectionResult) -> Figure:
-    """FROC per minute (or per frame without time stamps) and the frame-presence ROC."""
-    both = bool((~result.truth.has_polyp).any())
-    figure, axes = new_figure(9.0 if both else 5.0, 4.0, columns=2 if both else 1)
-    unit = "fp_per_minute" if result.truth.timed else "fp_per_frame"
-    _draw(axes[0], result, unit, "recall")
-    label = "False positives per minute" if result.truth.timed else "False positives per frame"
-    axes[0].set(xlabel=label, ylabel="Recall", ylim=(-0.02, 1.02), title="FROC")
-    axes[0].set_xscale("symlog", linthresh=1.0 if result.truth.timed else 0.01)
-    axes[0].set_xlim(left=0)
-    axes[0].legend(fontsize=7, loc="lower right")
-    if both:
-        _draw(axes[1], result, "presence_fpr", "presence_tpr")
-        axes[1].plot([0, 1], [0, 1], color="#bbbbbb", linewidth=0.8, linestyle=":")
-        axes[1].set(
-            xlabel="Frames without polyp that fire",
-            ylabel="Polyp frames that fire",
-            xlim=(-0.02, 1.02),
-            ylim=(-0.02, 1.02),
-            title="Presence of a polyp, frame by frame",
-        )
-    return figure
+def curve_figures(result: DetectionResult) -> list[Figure]:
+    """Figure 6 (precision–recall, ROC), FROC and the frame-presence ROC; ROCs only with frames without polyps."""
+    unit_range = (-0.02, 1.02)
+    per_minute = result.truth.timed
+    plots = [("recall", "precision", "Precision–recall", "Recall", "Precision")]
+    if bool((~result.truth.has_polyp).any()):
+        plots.append(("1 - specificity", "recall", "ROC", "1 − specificity", "Recall"))
+    label = "False positives per minute" if per_minute else "False positives per frame"
+    plots.append(("fp_per_minute" if per_minute else "fp_per_frame", "recall", "FROC", label, "Recall"))
+    if len(plots) == 3:
+        heads = ("Presence, frame by frame", "Frames without polyp that fire", "Polyp frames that fire")
+        plots.append(("presence_fpr", "presence_tpr", *heads))
+    out = []
+    for x, y, title, x_label, y_label in plots:
+        figure, (ax,) = new_figure(4.6, 3.6)
+        _draw(ax, result, x, y)
+        ax.set(xlabel=x_label, ylabel=y_label, ylim=unit_range, title=title)
+        if title == "FROC":
+            ax.set_xscale("symlog", linthresh=1.0 if per_minute else 0.01)
+            ax.set_xlim(left=0)
+        else:
+            ax.set_xlim(unit_range)
+        if title.startswith("Presence"):
+            ax.plot([0, 1], [0, 1], color="#bbbbbb", linewidth=0.8, linestyle=":")
+        if title == "Precision–recall":
+            ax.legend(fontsize=7, loc="lower left")
+        out.append(figure)
+    return out
 
 
 def latency_figure(result: DetectionResult) -> Figure:

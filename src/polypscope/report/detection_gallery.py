@@ -46,7 +46,11 @@ def worst_frames(result: DetectionResult, method: MethodResult, *, most: int = 1
     for kind, active in faults.items():
         runs = find_runs(truth, active)
         lengths = runs.last - runs.first + 1
-        order = np.lexsort((runs.first, -lengths))
+        # Among runs of one length the surest and most numerous false positives come first.
+        surest = np.zeros(truth.frame_count)
+        np.maximum.at(surest, method.detections.frame, np.nan_to_num(method.detections.score))
+        middle = (runs.first + runs.last) // 2
+        order = np.lexsort((runs.first, -surest[middle], -counts.fp[middle], -lengths))
         found[kind] = [
             Worst(
                 row=int(runs.first[i] + runs.last[i]) // 2,

@@ -58,6 +58,7 @@ class SyntheticMethod:
     `false_alarms`: mean number per frame, outside polyps; `delay`: silent frames at the start of every appearance.
 
     Scores of tries follow Beta(`skill`, 1), those of false alarms Beta(1, `skill`); without `scores` there are none.
+    `concentration`: parameters of the Beta distribution of its maps' concentration ratio, if it hands in maps.
     """
 
     name: str
@@ -67,6 +68,7 @@ class SyntheticMethod:
     delay: int = 0
     scores: bool = False
     skill: float = 2.0
+    concentration: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -121,13 +123,14 @@ PAPER_VIDEOS = _paper_videos()
 
 def example_methods() -> tuple[SyntheticMethod, ...]:
     """Six made-up methods with different tempers; none stands for a team of the paper."""
+    sharp, broad = (4.0, 4.5), (1.2, 5.5)
     return (
-        SyntheticMethod("steady", hit_rate=0.70, noise_px=18, false_alarms=0.01, delay=4, scores=True, skill=3.0),
-        SyntheticMethod("eager", hit_rate=0.85, noise_px=26, false_alarms=0.30, delay=0, scores=True, skill=2.0),
-        SyntheticMethod("careful", hit_rate=0.50, noise_px=12, false_alarms=0.002, delay=12),
-        SyntheticMethod("sleepy", hit_rate=0.60, noise_px=20, false_alarms=0.05, delay=60),
-        SyntheticMethod("blurred", hit_rate=0.80, noise_px=60, false_alarms=0.08, delay=2),
-        SyntheticMethod("noisy", hit_rate=0.40, noise_px=30, false_alarms=1.20, delay=0),
+        SyntheticMethod("steady", 0.70, 18, false_alarms=0.01, delay=4, scores=True, skill=3.0, concentration=sharp),
+        SyntheticMethod("eager", 0.85, 26, false_alarms=0.30, scores=True, skill=2.0, concentration=(1.3, 5.5)),
+        SyntheticMethod("careful", 0.50, 12, false_alarms=0.002, delay=12),
+        SyntheticMethod("sleepy", 0.60, 20, false_alarms=0.05, delay=60),
+        SyntheticMethod("blurred", 0.80, 60, false_alarms=0.08, delay=2, concentration=broad),
+        SyntheticMethod("noisy", 0.40, 30, false_alarms=1.20),
     )
 
 
@@ -208,6 +211,11 @@ def simulate_method(
         x=np.concatenate(xs),
         y=np.concatenate(ys),
         score=np.concatenate(scores) if method.scores else None,
+        concentration=(
+            None
+            if method.concentration is None
+            else np.where(truth.has_polyp, rng.beta(*method.concentration, truth.frame_count), np.nan)
+        ),
     )
 
 

@@ -177,6 +177,11 @@ def _in_words(c: Comparison) -> list[str]:
             else "; it disagrees with the unpaired test and is the better guide."
         )
     )
+    if c.clusters < len(c.cases):
+        out.append(
+            "Both treat cases as independent although several share a cluster, so they see differences too easily; the "
+            "permutation test by cluster and the bootstrap do not."
+        )
     best = c.best
     mean = c.means[best]
     others = [m for m in c.methods if m != best]
@@ -223,6 +228,8 @@ def _in_words(c: Comparison) -> list[str]:
 def _p(p: float) -> str:
     if not np.isfinite(p):
         return "n/a"
+    if p < 1e-15:
+        return "below 1e-15"
     return f"{p:.1e}" if p < 0.001 else f"{p:.3f}"
 
 
