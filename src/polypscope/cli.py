@@ -43,6 +43,16 @@ COMMANDS: tuple[Command, ...] = (
         "Analyse a camera or a file as it happens, with a preview in the browser.",
     ),
     Command(
+        "labels derive",
+        "polypscope.api.labels:derive_labels",
+        "Derive boundary, scribble, polygon and box labels and visual attributes from masks.",
+    ),
+    Command(
+        "datasets stats",
+        "polypscope.api.dataset_stats:dataset_statistics",
+        "Draw centre bias, polyp size, contrast and attribute counts of data sets with masks.",
+    ),
+    Command(
         "evaluate segmentation",
         "polypscope.api.evaluate_segmentation:evaluate_segmentation",
         "Score predicted masks by the SUN-SEG, still-image or PolypSense3D protocol.",
