@@ -405,8 +405,11 @@ def test_equal_stamps_lose_no_frame(tmp_path: Path) -> None:
         assert len(list(source)) == 4
 
 
-def test_leaving_early_closes_the_file(clips: Path) -> None:
+def test_a_closed_source_ends_its_iterations(clips: Path) -> None:
     path = make_clip(clips / "early.mp4")
     with open_source(path) as source:
-        assert next(iter(source)).index == 0
-    assert source._containers == []
+        running, other = iter(source), iter(source)
+        assert [next(running).index, next(other).index, next(running).index] == [0, 0, 1]
+    assert len(list(running)) < 38
+    with pytest.raises(UsageError, match="closed"):
+        list(source)

@@ -38,7 +38,7 @@ def convert_dataset(
     annotations: list[CocoAnnotation] = []
     rows: list[dict[str, str | int | float | bool]] = []
     for clip in dataset.files(root):
-        record = dataset._clip(clip)
+        record = dataset.clip_record(clip)
         for index, sample in enumerate(record.samples):
             step()
             image_name, mask_name = _names(clip, index, layout)

@@ -52,7 +52,7 @@ class Dataset(ABC):
         for (split, case), members in grouped.items():
             metadata = {**({"split": split} if split else {}), **members[0].metadata}
             name = f"{split}/{case}" if split else case
-            yield Case(name, tuple(self._clip(files) for files in members), self.polyps(members), metadata)
+            yield Case(name, tuple(self.clip_record(files) for files in members), self.polyps(members), metadata)
 
     def check(self, root: str | Path, *, jobs: int = 1) -> CheckReport:
         """Read everything under `root` and say in words what is wrong."""
@@ -80,7 +80,8 @@ class Dataset(ABC):
         """Boxes of a frame that has no mask, where given."""
         return ()
 
-    def _clip(self, clip: ClipFiles) -> Clip:
+    def clip_record(self, clip: ClipFiles) -> Clip:
+        """The lazy record of a clip."""
         read: Callable[[int], Frame]
         if clip.video is not None:
             read = _VideoFrames(clip.video)

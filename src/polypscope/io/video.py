@@ -24,7 +24,7 @@ from polypscope.io.sources import FrameSource, SourceInfo
 from polypscope.io.video_pictures import Deinterlacer, RgbConverter, orientation
 from polypscope.io.video_timing import BestEffortClock, LossCounter
 from polypscope.records import Frame
-from polypscope.records.errors import DamagedInput, InputError
+from polypscope.records.errors import DamagedInput, InputError, UsageError
 
 __all__ = ["VIDEO_SUFFIXES", "VideoSource", "count_frames"]
 
@@ -70,34 +70,28 @@ class VideoSource(FrameSource):
     def __init__(self, path: str | Path, *, deinterlace: bool = False) -> None:
         self.path = require_file(path, "video file")
         self._deinterlace = deinterlace
-        self._containers: list[Any] = []
-        try:
-            container = self._open()
-            stream = _video_stream(self.path, container)
-            super().__init__(_describe(self.path, container, stream))
+        self._closed = False
+        with self._open() as container:
+            super().__init__(_describe(self.path, container, _video_stream(self.path, container)))
             self._note_oddities(container)
-        finally:
-            self.close()
 
     def close(self) -> None:
-        """Close the file; a running iteration ends."""
-        for container in self._containers:
-            container.close()
-        self._containers.clear()
+        """End a running iteration, which then closes the file; closing it here would pull it from under FFmpeg."""
+        self._closed = True
 
     def _open(self) -> Any:
         try:
             # "file:" keeps a colon in a name from being taken for a protocol; the white list keeps a hostile play list
             # from reaching the network.
-            container = av.open(
+            return av.open(
                 f"file:{self.path.absolute()}", options={"protocol_whitelist": "file"}, metadata_errors="replace"
             )
         except (av.error.FFmpegError, ValueError) as error:
             raise DamagedInput(_cannot_open(self.path, error)) from None
-        self._containers.append(container)
-        return container
 
     def _frames(self) -> Iterator[Frame]:
+        if self._closed:
+            raise UsageError(f"{self.path}: expected an open source, found a closed one; open it again.")
         convert = RgbConverter()
         shape: tuple[int, int] | None = None
         items = self._items()
@@ -112,7 +106,7 @@ class VideoSource(FrameSource):
                 self.note(f"the picture size changes at frame {item.index} from {old} to {new}")
             shape = frame.shape
             yield frame
-        if shape is None:
+        if shape is None and not self._closed:
             raise DamagedInput(
                 f"{self.path}: expected a video, found no frame that can be decoded; copy the recording again."
             )
@@ -129,7 +123,10 @@ class VideoSource(FrameSource):
             yield from (item for item in self._decode(careful=True) if item.index >= given)
 
     def _decode(self, *, careful: bool) -> Iterator[_Item]:
-        container = self._open()
+        with self._open() as container:
+            yield from self._decode_opened(container, careful)
+
+    def _decode_opened(self, container: Any, careful: bool) -> Iterator[_Item]:
         stream = _video_stream(self.path, container)
         stream.codec_context.thread_type = "SLICE" if careful else "AUTO"
         stream.codec_context.options = {"max_pixels": str(max_pixels())}
@@ -137,6 +134,8 @@ class VideoSource(FrameSource):
         stamps, index = _Stamps(self, stream, losses), 0
         end = _End()
         for packet in _packets(container, stream, losses, end):
+            if self._closed:
+                return
             pictures = _pictures_of(stream, packet, losses)
             for picture in pictures:
                 if picture.is_corrupt:
@@ -215,8 +214,8 @@ class _Stamps:
 
 def count_frames(path: str | Path) -> int:
     """Number of frames in a video file, counted without decoding."""
-    with VideoSource(path) as source:
-        container = source._open()
+    source = VideoSource(path)
+    with source._open() as container:
         stream = _video_stream(source.path, container)
         packets = _packets(container, stream, LossCounter(), _End())
         return sum(packet is not None and not packet.is_discard for packet in packets)

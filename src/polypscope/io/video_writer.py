@@ -90,7 +90,9 @@ class VideoWriter:
                 f"{frame.shape[0]} at frame {frame.index}; resize the frames first."
             )
         height, width = frame.shape
-        rgb = np.pad(frame.rgb, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
+        rgb = frame.rgb
+        if height % 2 or width % 2:
+            rgb = np.pad(rgb, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
         picture = av.VideoFrame.from_ndarray(rgb, format="rgb24").reformat(
             format="yuv420p", dst_colorspace=_BT709, dst_color_range=1
         )
