@@ -38,6 +38,10 @@ def simulate(
     polyps: Literal["models", "sampled"] = "models",
     negatives: float = 0.15,
     fov_shape: Literal["random", "none", "octagon", "circle"] = "random",
+    mesh: Path | None = None,
+    centerline: Path | None = None,
+    centerline_mm: float | None = None,
+    preview: bool = False,
     jobs: int = 1,
 ) -> Simulation:
     """Simulate colonoscopy sequences with exact masks, depth, poses and sizes in mm.
@@ -71,6 +75,15 @@ def simulate(
         Share of sequences without a polyp.
     fov_shape
         Black surround of the picture.
+    mesh
+        CT surface (.vtk, .obj, .stl) to use instead of procedural colons; needs --centerline.
+    centerline
+        Its centreline: points as JSON or CSV, from the anus on.
+    centerline_mm
+        Real length of the whole centreline in mm, which sets the scale of both files. Without it they are taken to be
+        in mm. The mean colorectal length at CT colonography is 1895 mm.
+    preview
+        Also write preview.png (pictures, depth, outlines, sizes) and preview.mp4.
     jobs
         Processes that work side by side; -1 uses every core.
     """
@@ -79,7 +92,8 @@ def simulate(
     from polypscope.runtime.console import say
     from polypscope.runtime.jobs import run_jobs
     from polypscope.runtime.runlog import RunLog
-    from polypscope.simulator.sequence import Settings
+    from polypscope.simulator.preview import write_preview
+    from polypscope.simulator.sequence import Settings, geometry_of
     from polypscope.simulator.writer import begin_dataset, finish_dataset, is_written, sequence_name
 
     width, height = _pair(size, "x", "size", "width x height in pixels, for example 320x320", int)
@@ -95,11 +109,15 @@ def simulate(
         polyps=polyps,
         negatives=negatives,
         forceps=forceps,
+        mesh=None if mesh is None else str(mesh),
+        centerline=None if centerline is None else str(centerline),
+        centerline_mm=centerline_mm,
     )
     _at_least(sequences, 1, "sequences")
     _at_least(seed, 0, "seed")
     root = Path(out)
-    begin_dataset(root, seed, settings, geometry="procedural")
+    geometry_of(settings, seed, 0)  # a mesh that does not serve is refused before anything is written
+    begin_dataset(root, seed, settings)
     arguments = {"out": out, "sequences": sequences, "seed": seed, "jobs": jobs, **vars(settings)}
     with RunLog(root, "simulate", arguments) as log:
         missing = [i for i in range(sequences) if not is_written(root, i)]
@@ -111,6 +129,8 @@ def simulate(
         )
         names = finish_dataset(root)
         failures = tuple(f"{f.name}: {f.sentence}" for f in results.failures)
+        if preview and names:
+            write_preview(root, names)
         log.record(sequences_written=len(results.good), frames=len(names) * frames, failures=list(failures))
     say(f"{len(names)} sequences with {len(names) * frames} frames in {root}")
     for failure in failures[:5]:

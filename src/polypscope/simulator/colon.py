@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from polypscope.simulator.surface import Surface
 
-__all__ = ["SEGMENTS", "Colon", "Stretch"]
+__all__ = ["SEGMENTS", "SEGMENT_ENDS", "Colon", "Stretch", "by_arc_length", "rotation_minimising_frames"]
 
 Array = NDArray[np.float64]
 
@@ -31,7 +31,7 @@ SEGMENTS = (
     "caecum",
 )
 # Where each segment ends, as a fraction of the length from the anus.
-_ENDS = np.array([0.09, 0.33, 0.50, 0.55, 0.82, 0.86, 0.96, 1.0])
+SEGMENT_ENDS = np.array([0.09, 0.33, 0.50, 0.55, 0.82, 0.86, 0.96, 1.0])
 _RADIUS_MM = ((15, 20), (12, 18), (14, 20), (18, 24), (18, 28), (20, 27), (20, 30), (30, 40))
 _TRIANGLE = ((0.0, 0.02), (0.02, 0.06), (0.03, 0.08), (0.06, 0.12), (0.08, 0.15), (0.06, 0.12), (0.03, 0.08), (0, 0.03))
 # The course of a colon seen from the front: x to the patient's left, y up, z forward; scaled to the length.
@@ -124,6 +124,7 @@ class Colon:
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
+        self.name = f"colon-{seed}"
         rng = np.random.default_rng([seed, 1])
         self.length_mm = float(rng.uniform(1400, 2400))
         course = _COURSE * rng.uniform(0.85, 1.15, 3) + rng.normal(0, 0.5, _COURSE.shape)
@@ -133,7 +134,7 @@ class Colon:
         self.centre = _smooth(self.centre, 22)
         self.frames = rotation_minimising_frames(self.centre)
         fraction = self.along_mm / self.along_mm[-1]
-        self._segment_of = np.searchsorted(_ENDS, fraction, side="left").clip(0, 7)
+        self._segment_of = np.searchsorted(SEGMENT_ENDS, fraction, side="left").clip(0, 7)
         self.radius_mm = self._piecewise(_RADIUS_MM, rng, 30)
         self.triangle = self._piecewise(_TRIANGLE, rng, 30)
         curvature = np.linalg.norm(np.gradient(self.frames[:, 0], self.along_mm, axis=0), axis=1)
@@ -141,6 +142,7 @@ class Colon:
         self.radius_mm = np.minimum(self.radius_mm, _smooth((0.72 / np.maximum(curvature, 1e-6))[:, None], 10)[:, 0])
         self.curvature = curvature
         self.taenia_rad = float(rng.uniform(0, 2 * np.pi))
+        self.first_mm, self.last_mm = 0.0, float(self.along_mm[-1])
         self.folds = self._make_folds(rng)
         self._noise = _WallNoise(rng, float(rng.uniform(0.2, 0.5)))
 

@@ -80,9 +80,16 @@ class Sensor:
         return np.rint(255 * np.clip(shown, 0, 1) ** (1 / self._gamma)).astype(np.uint8)
 
     def expose(
-        self, light: NDArray[np.float32], shift_px: tuple[float, float], rng: np.random.Generator
+        self,
+        light: NDArray[np.float32],
+        shift_px: tuple[float, float],
+        rng: np.random.Generator,
+        ignore: NDArray[np.bool_] | None = None,
     ) -> NDArray[np.uint8]:
-        """One picture uint8 [H, W, 3]; `shift_px` is how far the scene moved since the last frame."""
+        """One picture uint8 [H, W, 3]; `shift_px` is how far the scene moved since the last frame.
+
+        `ignore` (bool [H, W]) is left out of the metering: an instrument before the lens must not darken the wall.
+        """
         if self.clinical:
             light = light * self._cast
             length = self._shutter * float(np.hypot(*shift_px))
@@ -92,7 +99,9 @@ class Sensor:
         else:
             light = cv2.GaussianBlur(light, (3, 3), 0.55)
         luma = light @ np.array([0.30, 0.59, 0.11], np.float32)
-        metered = luma[self._meter]
+        metered = luma[self._meter if ignore is None else self._meter & ~ignore]
+        if len(metered) < 100:
+            metered = luma[self._meter]
         mean = float(np.minimum(metered, 3.0 * max(float(np.median(metered)), 1e-9)).mean())
         # Like a processor that protects its highlights: the brighter fifteenth may not all burn out.
         bright = float(np.partition(metered, int(0.93 * len(metered)))[int(0.93 * len(metered))])

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Literal
 
 import cv2
@@ -21,6 +22,8 @@ from polypscope import __version__
 from polypscope.records import Camera, DepthKind, DepthMap, Frame, GroundTruth, TruePolyp
 from polypscope.records.errors import UsageError
 from polypscope.simulator.colon import Colon, Stretch
+from polypscope.simulator.ctcolon import CtColon
+from polypscope.simulator.forceps import Forceps, draw_forceps
 from polypscope.simulator.polyps import MODELS, PolypModel, sample_model, sew_polyp
 from polypscope.simulator.renderer import Hits, Lens, cast
 from polypscope.simulator.scope import Lumen, Target, fly
@@ -53,6 +56,8 @@ class Settings:
     negatives: share of sequences without any polyp.
     forceps: "none", "proximal" (open jaws beside the polyp) or "contact" (graduated shaft on its apex).
     triangles: about how many triangles the wall has.
+    mesh, centerline: files of a CT surface and its centreline instead of a procedural colon.
+    centerline_mm: real length of that whole centreline, which sets the scale; None: the files are in mm.
     """
 
     frames: int = 100
@@ -66,6 +71,9 @@ class Settings:
     negatives: float = 0.15
     forceps: Literal["none", "proximal", "contact"] = "none"
     triangles: int = 150_000
+    mesh: str | None = None
+    centerline: str | None = None
+    centerline_mm: float | None = None
 
     def __post_init__(self) -> None:
         _require(self.frames >= 1, "frames", "at least 1", self.frames)
@@ -75,6 +83,11 @@ class Settings:
         limit = 150.0 if self.lens == "pinhole" else 170.0
         _require(20 <= low <= high <= limit, "fov", f"20 to {limit:g} degrees for a {self.lens} lens", self.fov_deg)
         _require(0 <= self.negatives <= 1, "negatives", "a share from 0 to 1", self.negatives)
+        if (self.mesh is None) != (self.centerline is None):
+            raise UsageError("--mesh and --centerline: expected both or neither, found one; give the other as well.")
+        if self.centerline_mm is not None:
+            _require(self.mesh is not None, "centerline_mm", "it together with --mesh", "no --mesh")
+            _require(60 <= self.centerline_mm <= 2600, "centerline_mm", "60 to 2600 mm", self.centerline_mm)
         _require(2_000 <= self.triangles <= 5_000_000, "triangles", "2000 to 5000000", self.triangles)
         for name, known in (
             ("lens", ("pinhole", "fisheye")),
@@ -140,6 +153,18 @@ def _colon(seed: int) -> Colon:
     return Colon(seed)
 
 
+@lru_cache(maxsize=1)
+def _ct_colon(mesh: str, centerline: str, centerline_mm: float | None) -> CtColon:
+    return CtColon(Path(mesh), Path(centerline), centerline_mm)
+
+
+def geometry_of(settings: Settings, seed: int, index: int) -> Colon | CtColon:
+    """The colon that a sequence runs through."""
+    if settings.mesh is not None and settings.centerline is not None:
+        return _ct_colon(settings.mesh, settings.centerline, settings.centerline_mm)
+    return _colon(seed * 1000 + index // 4)
+
+
 @dataclass
 class SimulatedSequence:
     """A sequence that is rendered while it is read; reading it again gives the same bytes."""
@@ -157,6 +182,9 @@ class SimulatedSequence:
     motion: str
     segment: str
     lens: Lens
+    lumen: Lumen
+    forceps: Forceps | None = None
+    forceps_frames: range = range(0)
     fov: NDArray[np.bool_] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -178,20 +206,42 @@ class SimulatedSequence:
             hits = Hits.empty(self.camera)
             points = cast(hits, self.lens, self.tissue.vertices, self.tissue.faces, pose)
             light = shade(hits, self.lens, self.tissue, points, pose)
-            rgb = sensor.expose(light, _shift_px(previous, pose, self.camera), rng)
+            covered, marks = self._add_forceps(i, pose, hits, light)
+            rgb = sensor.expose(light, _shift_px(previous, pose, self.camera), rng, covered)
             previous = pose
-            yield self._finish(i, pose, hits, rgb, sensor)
+            yield self._finish(i, pose, hits, rgb, sensor, covered, marks)
+
+    def _add_forceps(
+        self, i: int, pose: NDArray[np.float64], hits: Hits, light: NDArray[np.float32]
+    ) -> tuple[NDArray[np.bool_] | None, tuple[dict[str, Any], ...]]:
+        if self.forceps is None or not self.polyps or i not in self.forceps_frames:
+            return None, ()
+        polyp = self.polyps[0]
+        view = self.forceps.at(pose, polyp.apex, polyp.model.size_mm, self.lumen)
+        if view is None:
+            return None, ()
+        covered, marks = draw_forceps(view, hits, self.lens, light, self.look, len(self.tissue.faces))
+        # Forceps that are only there to be in the way carry no truth but their silhouette.
+        return covered & self.fov, marks if self.settings.forceps != "none" else ()
 
     def _finish(
-        self, i: int, pose: NDArray[np.float64], hits: Hits, rgb: NDArray[np.uint8], sensor: Sensor
+        self,
+        i: int,
+        pose: NDArray[np.float64],
+        hits: Hits,
+        rgb: NDArray[np.uint8],
+        sensor: Sensor,
+        covered: NDArray[np.bool_] | None,
+        marks: tuple[dict[str, Any], ...],
     ) -> SimulatedFrame:
         jpeg = None
         if sensor.clinical:
             coded = cv2.imencode(".jpg", rgb[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, sensor.jpeg_quality])[1]
             jpeg = coded.tobytes()
             rgb = cv2.imdecode(coded, cv2.IMREAD_COLOR)[..., ::-1]
-        labels = np.concatenate([self.tissue_labels, np.zeros(1, np.uint8)])
-        instances = np.where(self.fov, labels[hits.face], 0).astype(np.uint16)
+        # The extra label at the end serves both "nothing" (-1) and instruments (beyond the tissue).
+        labels = np.concatenate([self.stretch.surface.labels, np.zeros(1, np.uint8)])
+        instances = np.where(self.fov, labels[np.minimum(hits.face, len(labels) - 1)], 0).astype(np.uint16)
         depth = np.where(self.fov, hits.depth_mm(self.lens), np.nan).astype(np.float32)
         visible = set(np.flatnonzero(np.bincount(instances.ravel(), minlength=256)).tolist())
         truth = GroundTruth(
@@ -202,11 +252,12 @@ class SimulatedSequence:
             instances,
             DepthMap(depth, DepthKind.Z_MM),
         )
-        return SimulatedFrame(Frame(i, i / RATE_HZ, np.ascontiguousarray(rgb)), truth, pose, jpeg=jpeg)
+        return SimulatedFrame(Frame(i, i / RATE_HZ, np.ascontiguousarray(rgb)), truth, pose, covered, marks, jpeg)
 
-    @property
-    def tissue_labels(self) -> NDArray[np.uint8]:
-        return self.stretch.surface.labels
+    def _forceps_facts(self) -> dict[str, Any]:
+        if self.forceps is None or self.settings.forceps == "none":
+            return {}
+        return {"forceps_truth": {**self.forceps.truth(), "polyp_id": 1}}
 
     def describe(self) -> dict[str, Any]:
         """What `sequence.json` says, apart from what is counted while rendering."""
@@ -235,6 +286,7 @@ class SimulatedSequence:
                 for p in self.polyps
             ],
             "forceps": self.settings.forceps,
+            **self._forceps_facts(),
             "seed": self.seed,
             "sequence_index": self.index,
             "versions": {"polypscope": __version__, "simulator": VERSION},
@@ -268,9 +320,10 @@ def sequence(seed: int = 0, index: int = 0, settings: Settings | None = None, **
     s = settings or Settings(**changes)
     rng = np.random.default_rng([seed, index, 2])
     camera = Camera.from_fov(s.width, s.height, float(rng.uniform(*s.fov_range)), s.lens)
-    colon = _colon(seed * 1000 + index // 4)
-    travel = float(np.clip(s.frames / RATE_HZ * rng.uniform(8, 22), 12, 260))
-    start = float(rng.uniform(20, colon.length_mm - travel - 80))
+    colon = geometry_of(s, seed, index)
+    room = colon.last_mm - colon.first_mm
+    travel = float(np.clip(s.frames / RATE_HZ * rng.uniform(8, 22), 12, min(260.0, 0.5 * room)))
+    start = colon.first_mm + float(rng.uniform(20, max(room - travel - 80, 21)))
     stretch = colon.stretch(start - 25, start + travel + AHEAD_MM, s.triangles)
     look = Look.sample(rng, s.style == "clinical")
     wanted = 0 if rng.random() < s.negatives else int(rng.choice([1, 2, 3], p=[0.6, 0.28, 0.12]))
@@ -290,16 +343,27 @@ def sequence(seed: int = 0, index: int = 0, settings: Settings | None = None, **
     )
     withdrawal = bool(rng.random() < 0.6)
     targets = [Target(p.along_mm, p.apex, p.model.size_mm) for p in placed]
+    lumen = Lumen(surface.vertices, normals)
     poses = fly(
-        rng, stretch.along_mm, stretch.centre, stretch.frames, stretch.radius_mm, Lumen(surface.vertices, normals),
+        rng, stretch.along_mm, stretch.centre, stretch.frames, stretch.radius_mm, lumen,
         targets, s.frames, start, start + travel, withdrawal, camera.fx / camera.width,
         2.0 if s.style == "clinical" else 0.5,
     )  # fmt: skip
     return SimulatedSequence(
         s, seed, index, camera, stretch, tissue, look, tuple(placed), poses,
-        f"colon-{colon.seed}", "withdrawal" if withdrawal else "insertion", colon.segment_at(start + travel / 2),
-        Lens.of(camera),
+        colon.name, "withdrawal" if withdrawal else "insertion", colon.segment_at(start + travel / 2),
+        Lens.of(camera), lumen, *_forceps(rng, s),
     )  # fmt: skip
+
+
+def _forceps(rng: np.random.Generator, s: Settings) -> tuple[Forceps | None, range]:
+    """The forceps that were asked for; or, now and then in clinical style, some that are just in the way."""
+    if s.forceps != "none":
+        return Forceps.sample(rng, s.forceps), range(s.frames)
+    if s.style == "clinical" and rng.random() < 0.06:
+        start = int(rng.integers(s.frames))
+        return Forceps.sample(rng, "proximal"), range(start, start + int(rng.integers(10, 40)))
+    return None, range(0)
 
 
 def _grow_polyps(

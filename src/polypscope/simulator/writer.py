@@ -26,7 +26,7 @@ DEPTH_UNIT_MM = 0.01
 _PNG = [cv2.IMWRITE_PNG_COMPRESSION, 1, cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_RLE]
 _PNG_DEPTH = [cv2.IMWRITE_PNG_COMPRESSION, 1]
 _POSE_HEADER = "index,pts_s,r00,r01,r02,tx,r10,r11,r12,ty,r20,r21,r22,tz"
-_FORCEPS_COLUMNS = ("index", "kind", "point", "x_px", "y_px", "x_mm", "y_mm", "z_mm", "visible")
+_FORCEPS_COLUMNS = ("index", "kind", "point", "x_px", "y_px", "x_seen_px", "y_seen_px", "x_mm", "y_mm", "z_mm", "visible")
 
 
 def sequence_name(index: int) -> str:
@@ -38,9 +38,9 @@ def is_written(root: Path, index: int) -> bool:
     return (root / sequence_name(index) / "sequence.json").is_file()
 
 
-def begin_dataset(root: Path, seed: int, settings: Settings, geometry: str) -> None:
+def begin_dataset(root: Path, seed: int, settings: Settings) -> None:
     """Make the folder, or check that what is there was made with the same settings (so that a run can go on)."""
-    recipe = {"seed": seed, "geometry": geometry, **asdict(settings)}
+    recipe = {"seed": seed, **asdict(settings)}
     recipe = json.loads(json.dumps(recipe))
     marker = root / "dataset.json"
     if marker.is_file():
