@@ -17,16 +17,30 @@ from typing import Any
 import cv2
 import numpy as np
 
+from polypscope.io.depth import DEPTH_UNIT_MM
+from polypscope.io.image_headers import insert_png_text
 from polypscope.records.errors import OutputError, UsageError
 from polypscope.simulator.sequence import Settings, SimulatedSequence
 
-__all__ = ["DEPTH_UNIT_MM", "begin_dataset", "finish_dataset", "is_written", "sequence_name", "write_sequence"]
+__all__ = ["begin_dataset", "finish_dataset", "is_written", "sequence_name", "write_sequence"]
 
-DEPTH_UNIT_MM = 0.01
+_DEPTH_TEXT = {"depth_unit_mm": f"{DEPTH_UNIT_MM!r}", "depth_kind": "z_mm"}
 _PNG = [cv2.IMWRITE_PNG_COMPRESSION, 1, cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_RLE]
 _PNG_DEPTH = [cv2.IMWRITE_PNG_COMPRESSION, 1]
 _POSE_HEADER = "index,pts_s,r00,r01,r02,tx,r10,r11,r12,ty,r20,r21,r22,tz"
-_FORCEPS_COLUMNS = ("index", "kind", "point", "x_px", "y_px", "x_seen_px", "y_seen_px", "x_mm", "y_mm", "z_mm", "visible")
+_FORCEPS_COLUMNS = (
+    "index",
+    "kind",
+    "point",
+    "x_px",
+    "y_px",
+    "x_seen_px",
+    "y_seen_px",
+    "x_mm",
+    "y_mm",
+    "z_mm",
+    "visible",
+)
 
 
 def sequence_name(index: int) -> str:
@@ -110,7 +124,7 @@ def _write(sequence: SimulatedSequence, name: str, folder: Path, final: Path) ->
             _put(folder / "rgb" / f"{stem}.png", item.frame.rgb[..., ::-1], _PNG)
         assert item.truth.depth is not None
         assert item.truth.instances is not None
-        _put(folder / "depth" / f"{stem}.png", depth_to_units(item.truth.depth.values), _PNG_DEPTH)
+        _put(folder / "depth" / f"{stem}.png", depth_to_units(item.truth.depth.values), _PNG_DEPTH, _DEPTH_TEXT)
         _put(folder / "masks" / f"{stem}.png", item.truth.instances.astype(np.uint8), _PNG)
         if item.instrument is not None:
             (folder / "instruments").mkdir(exist_ok=True)
@@ -146,9 +160,10 @@ def depth_to_units(depth_mm: np.ndarray) -> np.ndarray:
     return np.minimum(units, 65535).astype(np.uint16)
 
 
-def _put(path: Path, pixels: np.ndarray, options: list[int]) -> None:
+def _put(path: Path, pixels: np.ndarray, options: list[int], text: dict[str, str] | None = None) -> None:
     # Encoding first and writing bytes gives an OSError with its reason, which cv2.imwrite would swallow.
-    path.write_bytes(cv2.imencode(".png", pixels, options)[1].tobytes())
+    data = cv2.imencode(".png", pixels, options)[1].tobytes()
+    path.write_bytes(data if text is None else insert_png_text(data, text))
 
 
 def _write_json(path: Path, data: dict[str, Any]) -> None:
