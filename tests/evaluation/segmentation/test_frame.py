@@ -5,6 +5,8 @@ which the fast ones differ. Sizes are tiny so that ties, empty quadrants and one
 """
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import cv2
@@ -241,6 +243,25 @@ def test_numpy_functions_have_the_values_of_the_compiled_ones(pair: tuple[np.nda
         if len(other):
             for x, y in zip(*(k.nearest_squared(outlines[0], other) for k in (kernels, plain)), strict=True):
                 np.testing.assert_array_equal(x, y)
+
+
+def test_without_numba_the_scores_are_the_same() -> None:
+    code = (
+        "import sys; sys.modules['numba'] = None\n"
+        "import numpy as np\n"
+        "from polypscope.evaluation.segmentation import frame\n"
+        "assert frame.weighted_error_sums.__module__.endswith('plain')\n"
+        "truth = np.zeros((40, 50), np.uint8); truth[10:30, 15:40] = 255\n"
+        "prediction = np.arange(600, dtype=np.uint16).reshape(20, 30).astype(np.uint8)\n"
+        "score = frame.score_frame(truth, prediction)\n"
+        "print(repr([float(score.value(m)) for m in ('Smeasure', 'wFmeasure', 'maxDice', 'boundaryF')]))"
+    )
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    truth = np.zeros((40, 50), np.uint8)
+    truth[10:30, 15:40] = 255
+    score = score_frame(truth, np.arange(600, dtype=np.uint16).reshape(20, 30).astype(np.uint8))
+    expected = [score.value(m) for m in ("Smeasure", "wFmeasure", "maxDice", "boundaryF")]
+    assert json.loads(printed) == pytest.approx(expected, abs=1e-12)
 
 
 def test_weighted_f_far_from_the_object_and_at_real_sizes() -> None:

@@ -22,7 +22,17 @@ if TYPE_CHECKING:
 
     def njit(**options: Any) -> Callable[[F], F]: ...
 else:
-    from numba import njit
+    import numba
+
+    def njit(**options):
+        def compile_later(function):
+            try:
+                return numba.njit(**options)(function)
+            except RuntimeError:  # neither the package nor the user has a folder that can keep compiled code
+                return numba.njit(**{**options, "cache": False})(function)
+
+        return compile_later
+
 
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float64]
