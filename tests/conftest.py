@@ -6,6 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A busy machine is slow, not wrong: properties are judged by what they find, never by how long they took.
+settings.register_profile("polypscope", deadline=None)
+settings.load_profile("polypscope")
 
 _ROOT = Path(__file__).resolve().parent.parent
 

@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 import subprocess
+import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import av
 import numpy as np
 import pytest
 
+from polypscope.io import camera_device
 from polypscope.io.camera_device import CameraSource
 from polypscope.io.images import write_image
 from polypscope.io.sources import FrameSource, open_source
@@ -359,6 +361,19 @@ def test_absent_camera_is_named() -> None:
         CameraSource(97)
     with pytest.raises(MissingInput):
         open_source("camera:97")
+
+
+def test_a_capture_device_gives_frames_from_time_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    # FFmpeg's generator device stands where a camera would: the same interface, without hardware.
+    monkeypatch.setitem(camera_device._CAPTURE, sys.platform, "lavfi")
+    with CameraSource("testsrc2=size=64x48:rate=20,setpts=PTS+100/TB") as source:
+        assert (source.info.width, source.info.height, source.info.kind) == (64, 48, "camera")
+        frames = [frame for frame, _ in zip(source, range(5), strict=False)]
+        running = iter(source)
+        assert next(running).index >= 5  # a camera goes on where it was
+    assert list(running) == []
+    assert [frame.index for frame in frames] == [0, 1, 2, 3, 4]
+    assert [frame.pts_s for frame in frames] == pytest.approx([0, 0.05, 0.1, 0.15, 0.2])
 
 
 @pytest.mark.parametrize("suffix", [".mp4", ".mkv", ".mov"])

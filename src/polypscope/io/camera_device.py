@@ -50,26 +50,33 @@ class CameraSource(FrameSource):
             ) from None
         stream = self._container.streams.video[0]
         rate, codec = stream.average_rate, stream.codec_context
+        codec.thread_type = "SLICE"  # several frames at once would only add delay
         super().__init__(
             SourceInfo(name, "camera", codec.width, codec.height, float(rate) if rate else None, codec=codec.name)
         )
+        self._closed = False
         self._next_index = 0
         self._first_pts: int | None = None
 
     def close(self) -> None:
-        """Let go of the device."""
+        """Let go of the device; a running iteration ends."""
+        self._closed = True
         self._container.close()
+
+    def _is_open(self) -> bool:
+        return not self._closed
 
     def _frames(self) -> Iterator[Frame]:
         stream = self._container.streams.video[0]
-        stream.codec_context.thread_type = "SLICE"  # several frames at once would only add delay
         convert, faults = RgbConverter(), 0
-        while True:
+        while self._is_open():
             try:
                 for packet in self._container.demux(stream):
                     for picture in packet.decode():
                         faults = 0
                         yield self._frame(picture, stream, convert)
+                        if not self._is_open():  # FFmpeg must not be asked again
+                            return
                 return
             except av.error.FFmpegError as error:
                 faults += 1

@@ -44,7 +44,7 @@ def read_header(data: bytes) -> ImageHeader:
             return _tiff(data)
         if data.startswith(b"BM"):
             return _bmp(data)
-    except (struct.error, IndexError):
+    except (struct.error, IndexError, OverflowError):
         raise HeaderError("a header that ends too early") from None
     raise HeaderError(_what_else(data))
 
