@@ -212,7 +212,7 @@ class Follower:
             self._ids += 1
             track.id, track.alarm_index, track.alarm_s = self._ids, findings.index, findings.pts_s
             return
-        self._lost.remove(back)
+        (self._lost if back in self._lost else self._active).remove(back)
         track.id, track.alarm_index, track.alarm_s = back.id, back.alarm_index, back.alarm_s
         track.first_index, track.first_s = back.first_index, back.first_s
         track.indices, track.scores = back.indices + track.indices, back.scores + track.scores
@@ -221,9 +221,11 @@ class Follower:
     def _recognise(self, track: Tracked, now: float) -> Tracked | None:
         best, best_value = None, 0.0
         settings = self.settings
-        for old in self._lost:
+        # A polyp that jumped (fast scope, frames left out) is still active, but was not seen since the candidate began.
+        missing = [t for t in self._active if t.confirmed and t.seen_s < track.first_s]
+        for old in (*self._lost, *missing):
             gap = track.first_s - old.seen_s
-            if gap < 0 or now - old.seen_s > settings.memory_s:
+            if gap <= 0 or now - old.seen_s > settings.memory_s:
                 continue
             alike = _alike(old.appearance, track.appearance)
             near = _nearness(old.box, track.box) if old.sure_place else 0.0

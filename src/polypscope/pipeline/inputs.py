@@ -90,15 +90,16 @@ def identity(path: Path) -> str:
 
 
 def unique_names(paths: Sequence[Path]) -> list[str]:
-    """A folder name for each source: its stem, with a number where two are alike.
+    """A folder name for each source: its stem, with its folder's name where two are alike, and a number at last.
 
-    >>> unique_names([Path("a/x.mp4"), Path("b/x.mp4"), Path("y.avi")])
-    ['x', 'x-2', 'y']
+    >>> unique_names([Path("a/x.mp4"), Path("b/x.mp4"), Path("b/x.avi"), Path("y.avi")])
+    ['a-x', 'b-x', 'b-x-2', 'y']
     """
     names: list[str] = []
     taken: set[str] = set()
-    for path in paths:
-        base = path.stem if path.suffix and not path.is_dir() else path.name
+    stems = [path.name if path.is_dir() else path.stem for path in paths]
+    for path, stem in zip(paths, stems, strict=True):
+        base = f"{path.parent.name}-{stem}" if stems.count(stem) > 1 and path.parent.name else stem
         name, n = base, 1
         while name.lower() in taken:
             n += 1

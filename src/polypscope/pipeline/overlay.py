@@ -66,6 +66,7 @@ def _mark(picture: NDArray[np.uint8], polyp: Shown, size: SizeEstimate | None, w
             cv2.polylines(picture, [fixed], True, colour, thick, cv2.LINE_AA, shift)
     else:
         _corners(picture, box, colour, thick)
+        return
     label = "  ".join(part for part in (f"#{polyp.id}", size_text(size), f"{round(100 * polyp.confidence)} %") if part)
     _label(picture, label, box, colour, unit)
 
@@ -106,5 +107,7 @@ def _label(picture: NDArray[np.uint8], text: str, box: Box, colour: tuple[int, i
 def _text(
     picture: NDArray[np.uint8], text: str, at: tuple[int, int], scale: float, colour: tuple[int, int, int]
 ) -> None:
-    cv2.putText(picture, text, at, _FONT, scale, (0, 0, 0), 2 + round(scale * 2), cv2.LINE_AA)
-    cv2.putText(picture, text, at, _FONT, scale, colour, max(1, round(scale)), cv2.LINE_AA)
+    # The shadow has the same thickness: another one would set the letters at other places.
+    thick = max(1, round(scale))
+    cv2.putText(picture, text, (at[0] + 1, at[1] + 1), _FONT, scale, (0, 0, 0), thick, cv2.LINE_AA)
+    cv2.putText(picture, text, at, _FONT, scale, colour, thick, cv2.LINE_AA)
