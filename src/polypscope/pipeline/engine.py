@@ -12,6 +12,7 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -88,6 +89,8 @@ class Eye:
         ranger: Ranger | None = None,
         watch: Stopwatch | None = None,
     ) -> None:
+        # On images this small OpenCV's threads cost more than they save, and take the cores from the network.
+        cv2.setNumThreads(1)
         self.working = working
         self.settings = settings
         self.watch = watch or Stopwatch()
