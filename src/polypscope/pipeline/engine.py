@@ -43,7 +43,7 @@ class Settings:
     faint: float = 0.3
     every: int = 1
     working_px: int = 384
-    measure_every: int = 2
+    measure_every: int = 3
     follow: FollowSettings = field(default_factory=FollowSettings)
 
     def as_dict(self) -> dict[str, Any]:

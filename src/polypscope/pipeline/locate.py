@@ -30,6 +30,9 @@ def locate(
     threshold: probability from which a pixel belongs to a polyp. faint: components that stay below `threshold` but
     reach this are kept too, with their low score: they can't start an alarm, but they can carry one through a weak
     moment. least_area: smallest component as a share of the picture. limit: at most so many components.
+
+    The score of a component is its mean probability: a network is sure of a polyp all over, of a fold or a highlight
+    only here and there.
     """
     values = np.where(area, probability.values, np.float32(0))
     faint = min(faint, threshold)
@@ -84,7 +87,7 @@ def _found(
     py, px = np.unravel_index(int(np.argmax(distance)), distance.shape)
     detection = Detection(
         (float(x + px), float(y + py)),
-        min(1.0, rounded(_peak(part[piece]))),
+        min(1.0, rounded(part[piece].mean())),
         Box(x, y, width, height),
         BinaryMask(mask),
     )
@@ -94,7 +97,7 @@ def _found(
 
 
 def _peak(values: NDArray[np.float32]) -> float:
-    """Mean of the surest tenth: one stray pixel does not make a score, a soft edge does not spoil it."""
+    """Mean of the surest tenth: one stray pixel does not make a polyp out of a faint stain."""
     keep = max(1, values.size // 10)
     return float(np.partition(values, values.size - keep)[values.size - keep :].mean())
 

@@ -16,6 +16,7 @@ __all__ = ["NO_CAMERA", "NO_DEPTH", "TrackSizes", "measured"]
 
 NO_CAMERA = "no camera was given"
 NO_DEPTH = "the model has no depth"
+_MOST = 3  # components measured in one frame: more of them are noise, and time is short
 _CLEAR = 0.5  # components below this score are not outlined well enough to be measured
 
 
@@ -37,7 +38,9 @@ def measured(
     with watch("range"):
         depth = ranger.depth(rgb, camera)
     with watch("measure"):
-        return tuple(_with_size(f, depth, camera) if f.score >= _CLEAR else f for f in found)
+        return tuple(
+            _with_size(f, depth, camera) if f.score >= _CLEAR and rank < _MOST else f for rank, f in enumerate(found)
+        )
 
 
 def _with_size(found: Found, depth: DepthMap, camera: Camera) -> Found:

@@ -161,7 +161,9 @@ def _ruler(frame: BestFrame, size: SizeEstimate, width: int, height: int) -> str
         tip = foot + across * sign * (9 if mm % 5 == 0 else 5)
         lines.append(f"M{foot[0]:.1f} {foot[1]:.1f}L{tip[0]:.1f} {tip[1]:.1f}")
     lines.append(f"M{stop[0]:.1f} {stop[1]:.1f}l{across[0] * sign * 9:.1f} {across[1] * sign * 9:.1f}")
-    text = (start + stop) / 2 + across * sign * 24
+    # Far enough that the number, about 72 by 18 pixels, stays clear of the ticks whatever their direction.
+    clear = 15 + 36 * abs(across[0]) + 10 * abs(across[1])
+    text = (start + stop) / 2 + across * sign * clear + (0, 6)
     x = min(max(float(text[0]), 34), width - 34)
     y = min(max(float(text[1]), 16), height - 8)
     path = "".join(lines)
