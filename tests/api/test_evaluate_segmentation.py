@@ -144,6 +144,13 @@ def test_oddities_are_told_and_strict_makes_them_failures(
         evaluate_segmentation(folders[0], [near], strict=True)
 
 
+def test_masks_of_0_and_1_are_pointed_out(folders: tuple[Path, Path]) -> None:
+    for file in (folders[0] / LEVELS[0] / "GT" / "case1_1").iterdir():
+        cv2.imwrite(str(file), cv2.imread(str(file), 0) // 255)
+    result = evaluate_segmentation(folders[0], [folders[1] / "near"], replicates=0)
+    assert any("are the masks stored as 0 and 1?" in text for text in result.problems["near"])
+
+
 def test_a_clip_that_cannot_be_scored_does_not_stop_the_others(folders: tuple[Path, Path]) -> None:
     for file in (folders[0] / LEVELS[0] / "GT" / "case1_1").iterdir():
         file.write_bytes(b"broken")

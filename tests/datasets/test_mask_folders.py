@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from polypscope.datasets.mask_folders import count_kinds, find_truth, methods_in, pair, read_attributes
-from polypscope.evaluation.segmentation import STILLS, SUNSEG
+from polypscope.evaluation.segmentation import POLYPSENSE3D, STILLS, SUNSEG
 from polypscope.records.errors import DamagedInput, InputError, MissingInput
 
 DISC = np.zeros((20, 24), np.uint8)
@@ -46,6 +46,28 @@ def test_layouts(tmp_path: Path, files: list[str], expected: list[tuple[str, str
     truth, problems = find_truth(tmp_path / "root")
     assert [(clip.subset, clip.name, clip.is_stills) for clip in truth] == expected
     assert problems == []
+
+
+def test_polypsense3d_masks_hold_ids(tmp_path: Path) -> None:
+    put(tmp_path / "root", *(f"seq{s}/masks/{i:06d}.png" for s in (1, 2) for i in range(3)), image=DISC // 255)
+    put(tmp_path / "maps", *(f"seq{s}/rgb/{i:06d}.png" for s in (1, 2) for i in range(3)))
+    for s in (1, 2):
+        (tmp_path / "root" / f"seq{s}" / "sequence.json").write_text("{}")
+    truth, _ = find_truth(tmp_path / "root")
+    assert [(clip.subset, clip.name, clip.is_stills) for clip in truth] == [("", "seq1", False), ("", "seq2", False)]
+    pairing = pair(tmp_path / "maps", truth, POLYPSENSE3D)
+    assert [p.kind for p in pairing.problems] == []
+    loaded, prediction, remarks = pairing.clips[0].pairs[0].load()
+    np.testing.assert_array_equal(loaded, prediction)
+    assert remarks == ()
+
+
+@pytest.mark.parametrize("level", ["", "GT/", "Frame/"])
+def test_predictions_may_keep_a_level_of_the_data_set(tmp_path: Path, level: str) -> None:
+    put(tmp_path / "truth", *(f"Easy/GT/case1/{i}.png" for i in range(3)))
+    put(tmp_path / "maps", *(f"Easy/{level}case1/{i}.png" for i in range(3)))
+    truth, _ = find_truth(tmp_path / "truth")
+    assert pair(tmp_path / "maps", truth, SUNSEG).problems == []
 
 
 def test_a_tidy_pair_of_folders_has_no_problem(clips: tuple[Path, Path]) -> None:

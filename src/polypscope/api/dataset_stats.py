@@ -99,7 +99,7 @@ def _frame_file(clip: TruthClip, stem: str) -> Path | None:
     parts = clip.folder.parts
     for i in range(len(parts) - 1, -1, -1):
         if parts[i].lower() in ("gt", "masks", "mask", "ground truth", "groundtruth", "ground_truth"):
-            for name in ("Frame", "Frames", "images", "image", "Original", "original"):
+            for name in ("Frame", "Frames", "images", "image", "Original", "original", "rgb"):
                 folder = Path(*parts[:i], name, *parts[i + 1 :])
                 for suffix in (".jpg", ".png", ".jpeg", ".tif", ".bmp"):
                     if (folder / f"{stem}{suffix}").is_file():
@@ -120,7 +120,7 @@ def _measure(clip: TruthClip) -> dict[str, Any]:
     total, rows, facts, failures = np.zeros((MAP_SIZE, MAP_SIZE)), [], [], []
     for name, file in clip.files.items():
         try:
-            mask = read_grey_as_opencv(file) > 128
+            mask = read_grey_as_opencv(file) > (0 if clip.holds_ids else 128)
         except InputError as error:
             failures.append(str(error))
             continue

@@ -146,6 +146,8 @@ def _run(
     jobs: int,
     command: str,
 ) -> SegmentationScores:
+    import shutil
+
     from polypscope.datasets.mask_folders import pair
     from polypscope.evaluation.segmentation import Result
     from polypscope.evaluation.segmentation.clips import join
@@ -154,6 +156,8 @@ def _run(
     from polypscope.report.segmentation import Benchmark
     from polypscope.runtime.jobs import run_jobs
 
+    if out:
+        shutil.rmtree(out / ".frames", ignore_errors=True)  # left by a run that was interrupted
     bench = Benchmark(spec, {}, command=command)
     tasks: list[_Task] = []
     for method, folder in methods.items():
@@ -266,6 +270,9 @@ def _oddities(clips: list[ClipScores]) -> list[Problem]:
         if n := counts.get("unreadable prediction", 0):
             text = f"{where}: {n} predictions cannot be read and are scored as empty maps: {examples[0]}"
             problems.append(Problem("unreadable prediction", where, text))
+        if counts.get("empty truth", 0) == clip.frames:
+            text = f"{where}: no frame has any truth brighter than 128; are the masks stored as 0 and 1?"
+            problems.append(Problem("empty truth", where, text))
         if n := counts.get("full truth", 0):
             text = f"{where}: in {n} frames all is truth, so that specificity is undefined (NaN)."
             problems.append(Problem("full truth", where, text))

@@ -136,7 +136,7 @@ def _derive(task: _Task) -> dict[str, Any]:
     facts, boxes, polygons, failures = [], [], {}, []
     for name, file in clip.files.items():
         try:
-            mask = read_grey_as_opencv(file) > 128
+            mask = read_grey_as_opencv(file) > (0 if clip.holds_ids else 128)
         except InputError as error:
             failures.append(str(error))
             continue

@@ -1,8 +1,9 @@
 """Folders of masks and of predicted maps, paired clip by clip and frame by frame, with everything odd said in words.
 
 Truth may be laid out as SUN-SEG (`TestEasyDataset/Seen/GT/<clip>/*.png`), as one data set (`GT/<clip>/*.png`), as plain
-clip folders, or as one folder of stills (`masks/*.png`). Predictions mirror it, without the `GT` level. The published
-toolbox stops, or scores NaN, at stray files, missing predictions and wrong paths; here each becomes a `Problem`.
+clip folders, as one folder of stills (`masks/*.png`), or in our PolypSense3D layout (`<sequence>/masks/*.png`, whose
+masks hold polyp ids). Predictions mirror it, with or without the level that the frames lie in. The published toolbox
+stops, or scores NaN, at stray files, missing predictions and wrong paths; here each becomes a `Problem`.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ class TruthClip:
     folder: Path
     is_stills: bool = False
     attributes: tuple[str, ...] = ()
+    holds_ids: bool = False
 
     @property
     def path(self) -> str:
@@ -68,9 +70,12 @@ class FilePair:
     name: str
     truth: Path
     prediction: Path | None
+    holds_ids: bool = False
 
     def load(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8], tuple[str, ...]]:
         truth = read_grey_as_opencv(self.truth)
+        if self.holds_ids:
+            truth = (truth > 0).astype(np.uint8) * np.uint8(255)
         if self.prediction is None:
             return truth, np.zeros_like(truth), ("missing prediction",)
         try:
@@ -136,6 +141,9 @@ def _truth_clip(
     names = [part for i, part in enumerate(parts) if i != level]
     # Masks that lie directly under GT (or under the root itself) are one set of stills, named after its data set.
     is_stills = level == len(parts) - 1 or not parts
+    if is_stills and (folder.parent / "sequence.json").is_file():  # PolypSense3D: one sequence, one clip
+        name = folder.parent.name
+        return TruthClip("/".join(names[:-1]), name, _by_stem(files, problems), folder, holds_ids=True)
     name = names[-1] if names else root.name or "all"
     subset = "/".join(names if is_stills else names[:-1])
     return TruthClip(subset, name, _by_stem(files, problems), folder, is_stills)
@@ -175,14 +183,16 @@ def methods_in(root: Path, truth: Sequence[TruthClip]) -> dict[str, Path]:
 
 def _prediction_folder(root: Path, clip: TruthClip, truth: Sequence[TruthClip]) -> Path | None:
     """Where the predictions for a clip lie under the folder of a method, if anywhere."""
-    subset = Path(clip.subset)
-    places = [root / subset / clip.name, root / subset / "GT" / clip.name]
+    subset = root / clip.subset
+    # A tool that mirrors the whole data set keeps the level in which the frames lie.
+    levels = ("", "GT", "Frame", "images", "rgb", "masks")
+    places = [subset / level / clip.name for level in levels] + [subset / clip.name / level for level in levels]
     if clip.is_stills:
-        places += [root / subset, root / subset / clip.folder.name]
+        places += [subset / level for level in levels]
     if sum(other.name == clip.name for other in truth) == 1:
-        places += [root / clip.name, root / "GT" / clip.name]
+        places += [root / level / clip.name for level in levels] + [root / clip.name / level for level in levels]
     if len(truth) == 1:
-        places.append(root)
+        places += [root / level for level in levels]
     return next((place for place in places if place.is_dir() and _has_images(place)), None)
 
 
@@ -247,7 +257,7 @@ def _pair_clip(
     if extra:
         text = f"{folder}: has {_some(extra)} that the truth has not; left aside."
         problems.append(Problem("extra prediction", clip.path, text))
-    pairs = [FilePair(stem, file, files.get(stem)) for stem, file in clip.files.items()]
+    pairs = [FilePair(stem, file, files.get(stem), clip.holds_ids) for stem, file in clip.files.items()]
     single = clip.is_stills or spec.name == "stills"
     return PairedClip(clip.name, pairs, clip.subset, case_of(clip.name), clip.attributes, is_video=not single)
 
