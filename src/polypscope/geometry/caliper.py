@@ -31,7 +31,18 @@ from polypscope.records import BinaryMask, Camera, DepthMap, SizeEstimate
 from polypscope.records.checks import same_shape
 from polypscope.records.errors import RecordError
 
-__all__ = ["FLAGS", "Chord", "combine", "largest_chord", "measure", "relative_sigma"]
+__all__ = [
+    "FLAGS",
+    "Chord",
+    "blur_of",
+    "combine",
+    "largest_chord",
+    "measure",
+    "one_polyp",
+    "relative_sigma",
+    "rescaled",
+    "with_interval",
+]
 
 Array = NDArray[np.float64]
 
@@ -93,7 +104,7 @@ def measure(
     interval
         The interval rule; the default one was calibrated on generated polyps with exact masks and depth.
     """
-    mask = _one_polyp(mask)
+    mask = one_polyp(mask)
     _check_depth(mask, depth, camera)
     chord = largest_chord(mask, depth, camera, inset_px=inset_px)
     factor = 1.0
@@ -132,7 +143,7 @@ def relative_sigma(chord: Chord, depth: DepthMap, mask: BinaryMask, flags: Seque
     relief = chord.relief
     shape = 0.02 + 0.04 * abs(float(chord.features[1]) - 0.3)
     pixels = 0.7 / chord.extent_px
-    noise = 0.3 * relief.noise * relief.distance_mm / max(chord.long_mm, 1e-6) / max(np.sqrt(chord.extent_px), 1.0)
+    noise = 1.0 * relief.noise * relief.distance_mm / max(chord.long_mm, 1e-6) / max(np.sqrt(chord.extent_px), 1.0)
     scale = 0.0
     if depth.sigma is not None:
         ratio = (depth.sigma / depth.values)[mask.values & depth.valid]
@@ -263,7 +274,16 @@ def _flags(mask: BinaryMask, chord: Chord, rgb: NDArray[np.uint8] | None) -> tup
     return tuple(flags)
 
 
-def _one_polyp(mask: BinaryMask) -> BinaryMask:
+def with_interval(estimate: SizeEstimate, factor: float) -> SizeEstimate:
+    """The same estimate with its interval stretched by `factor` on the log scale."""
+    if estimate.interval_mm is None:
+        return estimate
+    low, high = (estimate.long_mm * (v / estimate.long_mm) ** factor for v in estimate.interval_mm)
+    return replace(estimate, interval_mm=(low, high))
+
+
+def one_polyp(mask: BinaryMask) -> BinaryMask:
+    """The largest part of a mask without its holes; an empty mask or a speck is an error."""
     if mask.area_px == 0:
         raise RecordError.of(
             "mask", expected="the pixels of one polyp", found="an empty mask", hint="outline the polyp first"
