@@ -153,6 +153,6 @@ TABLE_8: Final = Published(
     ),
 )
 INCONSISTENCIES: Final = (
-    "30 + 13 + 53 polyps are 96, not the 114 of Table 2; its overall size range ends at 32.8 mm, its parts at 20.52 mm.",
+    "30 + 13 + 53 polyps are 96, not the 114 of Table 2; its overall range ends at 32.8 mm, its parts at 20.52 mm.",
     *(remark for table in (TABLE_3, TABLE_4, TABLE_6, TABLE_7, TABLE_8) for remark in table.remarks),
 )

@@ -1,7 +1,7 @@
 """Where the size error comes from: the 2 x 2 of true or predicted mask and true or predicted depth.
 
 The paper quotes single cells of this table, some of which contradict its own tables; here all four are measured on the
-same frames. Two more rows separate what depth gets wrong: "oracle scale" multiplies the predicted depth of each frame by
+same frames. Two more rows show what depth gets wrong: "oracle scale" multiplies the predicted depth of each frame by
 the ratio of medians over the polyp, so that only its shape can err.
 """
 
