@@ -28,6 +28,41 @@ class Command(NamedTuple):
 
 COMMANDS: tuple[Command, ...] = (
     Command(
+        "calibrate",
+        "polypscope.api.calibrate:calibrate",
+        "Calibrate a camera from pictures of a chessboard or Charuco board (Zhang's method).",
+    ),
+    Command(
+        "evaluate depth",
+        "polypscope.api.evaluate_depth:depth",
+        "Score predicted depth maps against truth, dense or at a few known points, in mm.",
+    ),
+    Command(
+        "evaluate propagation",
+        "polypscope.api.evaluate_propagation:propagation",
+        "Show where size errors come from: true or predicted mask with true or predicted depth.",
+    ),
+    Command(
+        "evaluate size",
+        "polypscope.api.evaluate_size:size",
+        "Score polyp sizes against truth, per polyp: errors, size classes, agreement, intervals.",
+    ),
+    Command(
+        "measure forceps",
+        "polypscope.api.measure:forceps",
+        "Measure polyps, and depths of contact points, from biopsy forceps that annotators marked.",
+    ),
+    Command(
+        "measure image",
+        "polypscope.api.measure:image",
+        "Measure a polyp in one picture from its mask, its depth and the camera: long and short axis in mm.",
+    ),
+    Command(
+        "undistort",
+        "polypscope.api.calibrate:undistort",
+        "Straighten pictures: what an ideal pinhole camera would have seen, with that camera's JSON beside them.",
+    ),
+    Command(
         "demo",
         "polypscope.api.demo:demo",
         "Render a short withdrawal with polyps of known size, analyse it and report, truth beside estimate.",
@@ -138,6 +173,9 @@ GROUPS: dict[str, str] = {
     "models": "Look at the models that ship or were trained here.",
 }
 
+# `polypscope measure PICTURE` means `polypscope measure image PICTURE`.
+DEFAULTS: dict[str, str] = {"measure": "image"}
+
 _HELP = """Find, outline and measure polyps in colonoscopy video, and prove how well.
 
 Research software, not a medical device."""
@@ -186,6 +224,7 @@ def run(arguments: list[str]) -> int:
     """Run one command line and return its exit code."""
     debug = "--debug" in arguments
     arguments = ["--out" if word == "-o" else word for word in arguments if word != "--debug"]
+    arguments = _with_default(arguments)
     try:
         result = build_app(arguments)(arguments, exit_on_error=False)
     except KeyboardInterrupt:

@@ -8,10 +8,11 @@ the ratio of medians over the polyp, so that only its shape can err.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from polypscope.evaluation.size import CLINICAL, Bins, SizeResult, SizeRow, evaluate
 from polypscope.geometry import caliper
@@ -44,6 +45,11 @@ class PolypView:
     predicted_depth: DepthMap | None
     doctor_mm: float | None = None
     group: str = ""
+    field_of_view: NDArray[np.bool_] | None = None
+
+    def renamed(self, polyp: str) -> PolypView:
+        """The same view of a polyp under another name."""
+        return replace(self, polyp=polyp)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +124,8 @@ def _measure_cells(view: PolypView, inset_px: int) -> dict[str, SizeEstimate]:
         if mask is None or depth is None or depth.kind is DepthKind.RELATIVE:
             continue
         try:
-            out[name] = caliper.measure(mask, depth, view.camera, inset_px=0 if which_depth == "true" else inset_px)
+            inset = 0 if which_depth == "true" else inset_px
+            out[name] = caliper.measure(mask, depth, view.camera, field_of_view=view.field_of_view, inset_px=inset)
         except PolypscopeError:
             continue  # an empty prediction is no measurement; the polyp is listed as lost if no frame has one
     return out

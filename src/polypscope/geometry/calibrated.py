@@ -15,8 +15,8 @@ __all__ = ["COEFFICIENTS", "FRAME", "TRACK", "completion", "monomials"]
 
 Array = NDArray[np.float64]
 
-FRAME = Conformal(2.0, 0.9, 99, "simulated polyps, exact masks, depth noise 0 or 2 %, one view")
-TRACK = Conformal(1.0, 0.9, 99, "simulated polyps, exact masks, depth noise 0 or 2 %, six views")
+FRAME = Conformal(1.985, 0.9, 296, "simulated polyps, exact masks, depth noise 0 or 2 %, one view")
+TRACK = Conformal(1.002, 0.9, 296, "simulated polyps, exact masks, depth noise 0 or 2 %, six views")
 
 # fmt: off
 COEFFICIENTS = np.array(

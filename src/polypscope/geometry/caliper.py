@@ -48,6 +48,7 @@ Array = NDArray[np.float64]
 
 FLAGS: Final = {
     "truncated": "the mask touches the edge of the picture: the size is a lower bound",
+    "occluded": "something nearer, such as a fold, hides part of the outline: the size is a lower bound",
     "too_far": "fewer than 12 pixels across, or further than 60 mm: too coarse to measure",
     "oblique": "the wall is seen at less than 20 degrees: the far side is hidden",
     "blurred": "the picture is blurred at the polyp: its outline is uncertain",
@@ -81,6 +82,7 @@ def measure(
     camera: Camera,
     *,
     rgb: NDArray[np.uint8] | None = None,
+    field_of_view: NDArray[np.bool_] | None = None,
     inset_px: int = 0,
     completion: bool = True,
     interval: Conformal = calibrated.FRAME,
@@ -97,6 +99,9 @@ def measure(
         Intrinsics for that picture size.
     rgb
         The picture (H, W, 3), if blur is to be judged.
+    field_of_view
+        Where the scope's round or octagonal picture is, bool (H, W), if it does not fill the frame: a polyp at its edge
+        is truncated as one at the edge of the frame is.
     inset_px
         Border pixels of the mask whose depth is not used; 1 suits predicted maps, which bleed over edges.
     completion
@@ -110,7 +115,7 @@ def measure(
     factor = 1.0
     if completion:
         factor = float(np.clip(np.exp(calibrated.completion(chord.features)), *_FACTOR_RANGE))
-    flags = _flags(mask, chord, rgb)
+    flags = _flags(mask, chord, rgb, field_of_view)
     long = chord.long_mm * factor
     low, high = interval.interval_mm(long, relative_sigma(chord, depth, mask, flags))
     method = "caliper" if completion else "caliper-visible"
@@ -148,7 +153,12 @@ def relative_sigma(chord: Chord, depth: DepthMap, mask: BinaryMask, flags: Seque
     if depth.sigma is not None:
         ratio = (depth.sigma / depth.values)[mask.values & depth.valid]
         scale = float(np.nanmedian(ratio)) if ratio.size else 0.1
-    penalty = 0.25 * ("truncated" in flags) + 0.05 * ("oblique" in flags) + 0.04 * ("blurred" in flags)
+    penalty = (
+        0.25 * ("truncated" in flags)
+        + 0.15 * ("occluded" in flags)
+        + 0.05 * ("oblique" in flags)
+        + 0.04 * ("blurred" in flags)
+    )
     penalty += 0.05 * ("depth_holes" in flags) + 0.05 * ("no_wall" in flags) + 0.05 * ("too_far" in flags)
     return float(np.sqrt(shape**2 + pixels**2 + noise**2 + scale**2 + penalty**2))
 
@@ -158,14 +168,14 @@ def combine(
 ) -> SizeEstimate:
     """One size for one polyp from its measurements over a track.
 
-    Truncated and distant frames are left out while others exist. The rest are averaged on the log scale with weights
-    from their intervals (narrow = near, frontal, sharp), and frames far from the others lose their weight, because a
-    single bad mask must not move the polyp. Errors within a track are alike (the same hidden side, the same depth
-    bias), so frames do not average them away: the combined uncertainty stays at a floor of half the best frame's.
+    Truncated, occluded and distant frames are left out while others exist. The rest are averaged on the log scale with
+    weights from their intervals (narrow = near, frontal, sharp), and frames far from the others lose their weight,
+    because a single bad mask must not move the polyp. Errors within a track are alike (the same hidden side, the same
+    depth bias), so frames do not average them away: the combined uncertainty stays at half the best frame's at least.
     """
     if not estimates:
         raise RecordError.of("combine", expected="at least one size estimate of the track", found="none")
-    whole = [e for e in estimates if "truncated" not in e.flags]
+    whole = [e for e in estimates if not {"truncated", "occluded"} & set(e.flags)]
     usable = [e for e in whole if "too_far" not in e.flags] or whole or list(estimates)
     log_size = np.log([e.long_mm for e in usable])
     width = np.array([_half_width(e) for e in usable])
@@ -181,7 +191,7 @@ def combine(
     effective = float(np.sum(weight) ** 2 / np.sum(weight**2))
     best = float(np.min(width))
     sigma = float(np.sqrt((0.5 * best) ** 2 + (best**2 + spread**2) / max(effective, 1.0)))
-    flags = {f for f in ("truncated", "too_far", "no_wall", "oblique") if all(f in e.flags for e in usable)}
+    flags = {f for f in ("truncated", "occluded", "too_far", "no_wall", "oblique") if all(f in e.flags for e in usable)}
     if len(usable) < 3:
         flags.add("few_frames")
     if len(usable) >= 3 and spread > 2.0 * float(np.median(width)):
@@ -256,11 +266,15 @@ def _features(relief: Relief, rays: Array, points: Array, i: int, j: int, long: 
     )
 
 
-def _flags(mask: BinaryMask, chord: Chord, rgb: NDArray[np.uint8] | None) -> tuple[str, ...]:
+def _flags(
+    mask: BinaryMask, chord: Chord, rgb: NDArray[np.uint8] | None, field_of_view: NDArray[np.bool_] | None
+) -> tuple[str, ...]:
     relief = chord.relief
     flags = []
-    if masks.touches_border(mask):
+    if masks.touches_border(mask) or (field_of_view is not None and masks.touches(mask, ~field_of_view)):
         flags.append("truncated")
+    if float(np.mean(np.nan_to_num(relief.step) < -0.1 * chord.long_mm)) > 0.1:
+        flags.append("occluded")
     if chord.extent_px < _TOO_SMALL_PX or relief.distance_mm > _TOO_FAR_MM:
         flags.append("too_far")
     if relief.wall is None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from polypscope.records import BinaryMask
 
-__all__ = ["Outline", "diameter", "feret", "hull", "largest_part", "outline", "touches_border"]
+__all__ = ["Outline", "diameter", "feret", "hull", "largest_part", "outline", "touches", "touches_border"]
 
 Array = NDArray[np.float64]
 
@@ -72,6 +72,17 @@ def touches_border(mask: BinaryMask, margin_px: int = 1) -> bool:
     """
     inner = mask.values[margin_px:-margin_px, margin_px:-margin_px]
     return int(np.count_nonzero(inner)) != mask.area_px
+
+
+def touches(mask: BinaryMask, region: NDArray[np.bool_]) -> bool:
+    """Whether any pixel of the mask is in `region` or beside it.
+
+    >>> touches(BinaryMask(np.array([[True, False, False]])), np.array([[False, False, True]]))
+    False
+    """
+    from scipy import ndimage
+
+    return bool(np.any(ndimage.binary_dilation(mask.values, np.ones((3, 3))) & region))
 
 
 def hull(points: Array) -> Array:
