@@ -259,3 +259,11 @@ def _report(error: Exception) -> int:
         )
     print(f"Error: {text}", file=sys.stderr)
     return 2 if isinstance(error, UsageError) else 1
+
+
+def _with_default(arguments: list[str]) -> list[str]:
+    """Fill in the second word of a group that has a default, unless it is there or help is asked for."""
+    if len(arguments) < 2 or arguments[0] not in DEFAULTS or arguments[1] in ("--help", "-h"):
+        return arguments
+    seconds = {words.split()[1] for words, _, _ in COMMANDS if words.startswith(arguments[0] + " ")}
+    return arguments if arguments[1] in seconds else [arguments[0], DEFAULTS[arguments[0]], *arguments[1:]]
