@@ -78,6 +78,18 @@ def test_time_stamps_beside_the_masks(videos):
         read_truth(videos)
 
 
+def test_masks_beside_frames(tmp_path):
+    for name in ("seq1", "seq2"):
+        write_image(tmp_path / "set" / name / "images" / "1.png", mask())
+        write_image(tmp_path / "set" / name / "GT" / "1.png", mask((4, 4)))
+    write_image(tmp_path / "stills" / "images" / "1.png", mask())
+    write_image(tmp_path / "stills" / "masks" / "1.png", mask((4, 4)))
+    table = read_truth(tmp_path / "set").table
+    assert (table.kind, table.videos, table.polyp_count.tolist()) == ("videos", ("seq1", "seq2"), [1, 1])
+    table = read_truth(tmp_path / "stills").table
+    assert (table.kind, table.polyp_count.tolist()) == ("stills", [1])
+
+
 def test_128_is_polyp_and_ids_are_kept(tmp_path):
     grey = np.zeros(SIZE, dtype=np.uint8)
     grey[2:4, 2:4], grey[10:12, 10:12] = 128, 127

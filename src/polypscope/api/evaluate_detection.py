@@ -265,6 +265,11 @@ def _image_reader(images: Path, table):  # type: ignore[no-untyped-def]
     return read
 
 
+def _one(value: float) -> str:
+    """One decimal, or a dash for what is undefined."""
+    return f"{value:.1f}" if value == value else "–"
+
+
 def _show(result: DetectionResult) -> None:
     from polypscope.runtime.console import show_table
 
@@ -273,9 +278,9 @@ def _show(result: DetectionResult) -> None:
         g = m.group("all")
         if g is None:
             continue
-        ratios = [f"{100 * g.micro[k]:.1f}" for k in ("precision", "recall", "specificity", "f1", "f2")]
+        ratios = [_one(100 * g.micro[k]) for k in ("precision", "recall", "specificity", "f1", "f2")]
         time = "–" if m.timing is None else f"{m.timing.found}/{m.timing.polyps}"
-        late = "–" if m.timing is None else f"{m.timing.latency_frames_mean:.1f}"
+        late = "–" if m.timing is None else _one(m.timing.latency_frames_mean)
         alarms = f"{m.alarms[0].false_alarms_per_minute:.2f}" if m.alarms else "–"
         rows.append((m.name, g.counts.tp, g.counts.fp, g.counts.tn, g.counts.fn, *ratios, time, late, alarms))
     heads = (

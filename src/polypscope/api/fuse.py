@@ -195,6 +195,11 @@ def _frames_of(methods, size, first_frame):  # type: ignore[no-untyped-def]
     return builder.build()
 
 
+def _one(value: float) -> str:
+    """One decimal, or a dash for what is undefined."""
+    return f"{value:.1f}" if value == value else "–"
+
+
 def _count(grid, tables) -> None:  # type: ignore[no-untyped-def]
     from polypscope.evaluation.detection import evaluate_detection
     from polypscope.runtime.console import show_table
@@ -203,7 +208,7 @@ def _count(grid, tables) -> None:  # type: ignore[no-untyped-def]
     for m in evaluate_detection(grid, tables).methods:
         g = m.group("all")
         if g is not None:
-            ratios = [f"{100 * g.micro[k]:.1f}" for k in ("precision", "recall", "specificity", "f1", "f2")]
+            ratios = [_one(100 * g.micro[k]) for k in ("precision", "recall", "specificity", "f1", "f2")]
             rows.append((m.name, g.counts.tp, g.counts.fp, g.counts.tn, g.counts.fn, *ratios))
     show_table("All frames", ("method", "TP", "FP", "TN", "FN", "Prec %", "Rec %", "Spec %", "F1 %", "F2 %"), rows)
 
@@ -221,7 +226,7 @@ def _write_search(out: Path, found: SearchResult, metric: str) -> None:
     shown = []
     for strategy in STRATEGIES:
         for c in found.ranked(strategy, metric)[:3]:
-            ratios = [f"{100 * c.metrics[k]:.1f}" for k in ("precision", "recall", "specificity", "f1", "f2")]
+            ratios = [_one(100 * c.metrics[k]) for k in ("precision", "recall", "specificity", "f1", "f2")]
             shown.append((strategy, ", ".join(c.methods), c.counts.tp, c.counts.fp, c.counts.tn, c.counts.fn, *ratios))
     heads = ("strategy", "methods", "TP", "FP", "TN", "FN", "Prec %", "Rec %", "Spec %", "F1 %", "F2 %")
     show_table(f"Best subsets by {metric} (σ = {found.sigma})", heads, shown)
@@ -245,7 +250,5 @@ def _sweep(out: Path, grid, tables, sweep: str, strategy: str, options) -> None:
         if group is not None:
             rows.append({"sigma": str(width), **vars(group.counts), **group.micro})
     write_table(out / "sweep.csv", pl.DataFrame(rows, infer_schema_length=None).fill_nan(None))
-    shown = [
-        (r["sigma"], r["tp"], r["fp"], *(f"{100 * r[k]:.1f}" for k in ("precision", "recall", "f1"))) for r in rows
-    ]
+    shown = [(r["sigma"], r["tp"], r["fp"], *(_one(100 * r[k]) for k in ("precision", "recall", "f1"))) for r in rows]
     show_table(f"{strategy} by width", ("σ", "TP", "FP", "Prec %", "Rec %", "F1 %"), shown)

@@ -1,9 +1,10 @@
 """The truth of a detection study from files: mask folders or a COCO file, and a table of attributes.
 
-A folder of masks is a set of stills; a folder of folders is a set of videos, one folder each. The index of a frame is
-the number at the end of its file name when every name of the folder has one, else its place in natural order. Seconds
-come from `timestamps.csv` in a video's folder (columns frame, pts_s), from `pts_s` in a COCO file, or from a frame
-rate that the user states; they are never guessed.
+A folder of masks is a set of stills; a folder of folders is a set of videos, one folder each. Masks may lie in a folder
+`masks` or `GT` of their own beside the frames. The index of a frame is the number at the end of its file name when
+every name of the folder has one, else its place in natural order. Seconds come from `timestamps.csv` beside a video's
+masks (columns frame, pts_s), from `pts_s` in a COCO file, or from a frame rate that the user states; they are never
+guessed.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ __all__ = ["StudyTruth", "frame_index", "frames_of_folder", "in_order", "read_tr
 
 Kind = Literal["auto", "videos", "stills"]
 STILLS = "stills"
+_MASK_FOLDERS = ("masks", "mask", "gt", "groundtruth", "ground truth", "ground_truth")
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -73,7 +75,9 @@ def read_truth(
     if path.suffix.lower() == ".json":
         return _from_coco(path, kind, rate_hz)
     require_folder(path, "folder of masks or COCO file")
-    folders = [folder for folder in list_folders(path) if list_files(folder, IMAGE_SUFFIXES)]
+    path = masks_in(path)
+    inner = {folder.name: masks_in(folder) for folder in list_folders(path)}
+    folders = {name: folder for name, folder in inner.items() if list_files(folder, IMAGE_SUFFIXES)}
     direct = list_files(path, IMAGE_SUFFIXES)
     if bool(folders) == bool(direct):
         raise InputError(
@@ -81,7 +85,7 @@ def read_truth(
             f"{'both' if direct else 'neither'}; {'move the loose images' if direct else 'check the path'}."
         )
     is_video = kind == "videos" or (kind == "auto" and bool(folders))
-    sources = {folder.name: folder for folder in folders} if folders else {path.name if is_video else STILLS: path}
+    sources = folders or {path.name if is_video else STILLS: path}
     timed = is_video and (rate_hz is not None or all((f / "timestamps.csv").is_file() for f in sources.values()))
     assumptions = []
     names: list[str] = []
@@ -114,6 +118,12 @@ def read_truth(
     if is_video and not timed:
         assumptions.append("no time stamps and no --rate-hz: results are in frames only")
     return StudyTruth(replace(table, frame_names=tuple(names)), tuple(assumptions))
+
+
+def masks_in(folder: Path) -> Path:
+    """The folder of masks inside a video's or a data set's folder (masks, GT, …), or the folder itself."""
+    named = {inner.name.lower(): inner for inner in list_folders(folder)}
+    return next((named[name] for name in _MASK_FOLDERS if name in named), folder)
 
 
 def _chain_stills(
