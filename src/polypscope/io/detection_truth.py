@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from polypscope.evaluation.detection.morphology import normalise_paris
 from polypscope.evaluation.detection.tables import TruthTable, truth_table
@@ -25,7 +26,7 @@ from polypscope.io.images import IMAGE_SUFFIXES
 from polypscope.io.masks import MaskThreshold, connected_instances, read_instances, read_mask
 from polypscope.io.paths import list_files, list_folders, natural_key, require_folder
 from polypscope.io.tables import read_table
-from polypscope.records import GroundTruth, TruePolyp
+from polypscope.records import BinaryMask, GroundTruth, TruePolyp
 from polypscope.records.errors import DamagedInput, InputError, RecordError
 
 __all__ = ["StudyTruth", "frame_index", "frames_of_folder", "in_order", "read_truth", "with_attributes"]
@@ -97,13 +98,13 @@ def read_truth(
 
         def read(item: tuple[int, tuple[int, Path]]) -> GroundTruth:
             place, (index, file) = item
-            labels = (
-                read_instances(file)
-                if instances == "ids"
-                else connected_instances(read_mask(file, MaskThreshold.AT_LEAST_128))
-            )
+            if instances == "ids":
+                labels = read_instances(file)
+            else:
+                labels = _components(read_mask(file, MaskThreshold.AT_LEAST_128))
             pts_s = float(offset + index) if times is None else times[place]
-            polyps = tuple(TruePolyp(int(i)) for i in np.unique(labels[labels > 0])) if labels.any() else ()
+            found = np.flatnonzero(np.bincount(labels.ravel())) if labels.any() else ()
+            polyps = tuple(TruePolyp(int(i)) for i in found if i)
             return GroundTruth(offset + index, pts_s, (labels.shape[0], labels.shape[1]), polyps, labels)
 
         yield from in_order(read, list(enumerate(frames)), threads)
@@ -118,6 +119,16 @@ def read_truth(
     if is_video and not timed:
         assumptions.append("no time stamps and no --rate-hz: results are in frames only")
     return StudyTruth(replace(table, frame_names=tuple(names)), tuple(assumptions))
+
+
+def _components(mask: BinaryMask) -> NDArray[np.uint16]:
+    """8-connected components as a label map; only the rows with a polyp are searched, since most have none."""
+    labels = np.zeros(mask.shape, dtype=np.uint16)
+    rows = np.flatnonzero(mask.values.any(axis=1))
+    if rows.size:
+        used = slice(int(rows[0]), int(rows[-1]) + 1)
+        labels[used] = connected_instances(BinaryMask(mask.values[used]))
+    return labels
 
 
 def masks_in(folder: Path) -> Path:

@@ -340,8 +340,11 @@ def truth_table(
                     box = polyp.box
                     builder.add_polyp(polyp.id, box=(box.x, box.y, box.width, box.height), paris=polyp.paris)
                 continue
-            if not labels.any():
+            rows_used = np.flatnonzero(labels.any(axis=1))
+            if rows_used.size == 0:
                 continue
+            top = int(rows_used[0])  # most rows are empty, and finding objects is the slow part
+            labels = labels[top : int(rows_used[-1]) + 1]
             if instances == "components":
                 labels, _ = label(labels > 0, structure=np.ones((3, 3)))
             paris = record.polyps[0].paris if instances == "components" and record.polyps else None
@@ -351,7 +354,7 @@ def truth_table(
                 rows, columns = place
                 polyp_paris = known[number].paris if instances == "ids" and number in known else paris
                 builder.add_polyp(
-                    number, mask=labels[place] == number, x0=columns.start, y0=rows.start, paris=polyp_paris
+                    number, mask=labels[place] == number, x0=columns.start, y0=top + rows.start, paris=polyp_paris
                 )
     return builder.build()
 
