@@ -36,3 +36,10 @@ def test_every_row_is_there() -> None:
     assert by_method["PNS+"]["IB"] == 0.667
     assert "0.929 to 0.902" in facts.note
     assert published("stills") is None
+
+
+def test_ranks_on_another_number_of_clips_are_called_so() -> None:
+    facts = published("sunseg")
+    assert facts is not None
+    assert facts.incomparable("TestEasyDataset/Seen", 33) == ""
+    assert "5 clips were scored here, 33 in the paper" in facts.incomparable("TestEasyDataset/Seen", 5)

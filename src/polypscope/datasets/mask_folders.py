@@ -31,6 +31,7 @@ ATTRIBUTES = ("SI", "IB", "HO", "GH", "FM", "SO", "LO", "OC", "OV", "SV")
 """SUN-SEG's visual attributes of a clip, in the paper's order."""
 
 _SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff"})
+_OUR_FILES = frozenset({"run.json", "attributes.csv"})
 _TRUTH_NAMES = frozenset({"gt", "mask", "masks", "ground truth", "groundtruth", "ground_truth"})
 _OTHER_NAMES = frozenset(
     {"frame", "frames", "image", "images", "original", "edge", "scribble", "polygon", "classification", "detection"}
@@ -119,7 +120,7 @@ def _walk(root: Path, problems: list[Problem]) -> Iterable[tuple[Path, list[Path
     for folder, folders, names in os.walk(root):
         folders[:] = sorted(name for name in folders if not name.startswith((".", "__MACOSX")))
         images = [Path(folder, name) for name in names if _is_image(name)]
-        strays = sorted(name for name in names if not _is_image(name))
+        strays = sorted(name for name in names if not _is_image(name) and name not in _OUR_FILES)
         if strays and (images or not folders or any(name.startswith(".") for name in strays)):
             shown = ", ".join(strays[:3]) + (f" and {len(strays) - 3} more" if len(strays) > 3 else "")
             problems.append(Problem("stray file", folder, f"{folder}: left aside what is no image: {shown}."))
@@ -233,7 +234,7 @@ def pair(root: Path, truth: Sequence[TruthClip], spec: Spec) -> Pairing:
 def _predictions(folder: Path, problems: list[Problem]) -> dict[str, Path]:
     images, strays = [], []
     for entry in folder.iterdir():
-        if entry.is_file():
+        if entry.is_file() and entry.name not in _OUR_FILES:
             (images if _is_image(entry.name) else strays).append(entry)
     if strays:
         names = ", ".join(sorted(stray.name for stray in strays)[:3])

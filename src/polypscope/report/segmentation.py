@@ -133,7 +133,9 @@ def leaderboard(bench: Benchmark, subset: str) -> Table | None:
     columns = [Column("rank", "Rank"), Column("method", "Method")]
     columns += [column(m, bench.spec.decimals) for m in measures] + [Column("origin", "Origin")]
     caption = f"{subset_title(subset)}, ranked by {HEADINGS[first][0]}."
-    return Table(columns, rows, caption, label=f"leaderboard-{file_key(subset)}")
+    counts = {s.clips for m in bench.results if (s := bench.summary(m, subset))}
+    notes = [text for n in sorted(counts) if (text := facts.incomparable(subset, n))]
+    return Table(columns, rows, caption, label=f"leaderboard-{file_key(subset)}", notes=notes)
 
 
 def attribute_table(bench: Benchmark, subset: str) -> Table | None:
@@ -313,6 +315,12 @@ def sections(bench: Benchmark, figures: Mapping[str, bytes]) -> list[Section]:
     order = ["Scores", "Paper tables", "Leaderboard", "Comparison", "Threshold curves", "Visual attributes",
              "Beyond the protocols", "All measures", "Notes", "Protocol"]  # fmt: skip
     return [Section(name, groups[name]) for name in order if name in groups]
+
+
+def _incomparable(bench: Benchmark, method: str, subset: str) -> str:
+    facts, summary = published(bench.spec.name), bench.summary(method, subset)
+    text = facts.incomparable(subset, summary.clips) if facts and summary else ""
+    return f"{subset_title(subset)}: {text}" if text else ""
 
 
 def _notes(bench: Benchmark) -> list[Part]:

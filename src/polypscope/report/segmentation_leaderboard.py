@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -27,10 +28,18 @@ class Published:
     note: str
     scores: tuple[PublishedScore, ...]
     attribute_structure: tuple[PublishedScore, ...] = ()
+    clips: Mapping[str, int] = field(default_factory=dict)
 
     def on(self, subset: str) -> list[PublishedScore]:
         """Rows for a subset, by any of its spellings."""
         return [score for score in self.scores if score.subset == subset_key(subset)]
+
+    def incomparable(self, subset: str, clips: int) -> str:
+        """A sentence when the number of clips is not the paper's, so that ranks mean little; else an empty text."""
+        full = self.clips.get(subset_key(subset))
+        if full is None or full == clips:
+            return ""
+        return f"{clips} clips were scored here, {full} in the paper: this is not the same test, so ranks mean little."
 
     def attributes_on(self, subset: str) -> list[PublishedScore]:
         """Structure measure by attribute for a subset."""
@@ -61,4 +70,5 @@ def published(protocol: str) -> Published | None:
     read = lambda key: tuple(
         PublishedScore(row["method"], row["subset"], row["table"], row["values"]) for row in data.get(key, ())
     )
-    return Published(data["source"], data["note"], read("scores"), read("attribute_structure"))
+    clips = data.get("clips", {})
+    return Published(data["source"], data["note"], read("scores"), read("attribute_structure"), clips)
