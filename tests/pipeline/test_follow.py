@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,11 +21,11 @@ def _run(findings) -> tuple[Follower, list[list[int]]]:
 
 @pytest.mark.parametrize(
     ("score", "least", "most"),
-    [(0.95, 1, 1), (0.8, 1, 2), (0.6, 3, 6)],
+    [(0.95, 2, 2), (0.8, 2, 3), (0.6, 7, 11)],
     ids=["clear", "likely", "doubtful"],
 )
 def test_fires_the_sooner_the_surer(score: float, least: int, most: int) -> None:
-    _, shown = _run(stream(*[[found_at(100 + n, 80, score=score)] for n in range(12)]))
+    _, shown = _run(stream(*[[found_at(100 + n, 80, score=score)] for n in range(20)]))
     first = next(n for n, ids in enumerate(shown) if ids)
     assert least <= first <= most
     assert all(ids == [1] for ids in shown[first:])
@@ -92,7 +94,7 @@ def test_frozen_frames_hold_what_was_shown() -> None:
     frames = [[found_at(100, 80)] for _ in range(5)] + [None] * 100 + [[found_at(102, 82)] for _ in range(5)]
     flags = dict.fromkeys(range(5, 105), ("frozen",))
     follower, shown = _run(stream(*frames, flags=flags))
-    assert all(ids == [1] for ids in shown[1:])
+    assert all(ids == [1] for ids in shown[2:])
     assert len(follower.tracks()[0].indices) == 10
 
 
@@ -111,3 +113,14 @@ def test_replay_from_the_journal_decides_the_same(frames) -> None:
     assert [(t.id, t.indices, t.evidence) for t in one[0].tracks()] == [
         (t.id, t.indices, t.evidence) for t in two[0].tracks()
     ]
+
+
+def test_what_jumps_about_or_sits_at_the_edge_has_to_be_seen_longer() -> None:
+    def first_shown(frames) -> int:
+        return next(n for n, ids in enumerate(_run(stream(*frames))[1]) if ids)
+
+    steady = first_shown([[found_at(100, 80, score=0.85)] for _ in range(30)])
+    restless = first_shown([[found_at(100 + 12 * (n % 2), 80, score=0.85)] for n in range(30)])
+    cut_off = first_shown([[replace(found_at(100, 80, score=0.85), truncated=True)] for _ in range(30)])
+    assert steady < restless
+    assert steady < cut_off

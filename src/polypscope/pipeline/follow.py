@@ -33,14 +33,14 @@ class FollowSettings:
     """
 
     threshold: float = 0.5
-    alarm_evidence: float = 2.4
-    alarm_hits: int = 2
+    alarm_evidence: float = 4.0
+    alarm_hits: int = 3
     hold_s: float = 0.2
     lost_s: float = 0.6
     near_s: float = 3.0
     memory_s: float = 20.0
-    miss_loss: float = 0.8
-    evidence_limit: float = 8.0
+    miss_loss: float = 1.5
+    evidence_limit: float = 9.0
     alike_near: float = 0.6
     alike_far: float = 0.9
 
@@ -184,10 +184,9 @@ class Follower:
         track.seen_index, track.seen_s = findings.index, findings.pts_s
         track.indices.append(findings.index)
         track.scores.append(found.score)
-        score = min(max(found.score, 0.02), 0.98)
-        gain = math.log(score / (1 - score))
-        if "blurred" in findings.flags or "outside" in findings.flags:
-            gain *= 0.5  # such frames are where false alarms come from
+        gain = _gain(found, old if track.hits > 1 else new)
+        if "blurred" in findings.flags:
+            gain *= 0.5
         track.evidence = min(track.evidence + gain, settings.evidence_limit)
         if track.confirmed or track.hits < settings.alarm_hits or track.evidence < settings.alarm_evidence:
             return False
@@ -247,6 +246,18 @@ class Follower:
     def _show(self, track: Tracked, found: Found | None, fresh: bool) -> Shown:
         assert track.id is not None
         return Shown(track.id, track.box, found, 1 / (1 + math.exp(-track.evidence)), fresh)
+
+
+def _gain(found: Found, expected: Box) -> float:
+    """Log-odds that a detection adds: less when it is not where it was expected, or is cut off by the picture's edge.
+
+    False alarms come and go, change their shape and sit at the edge of the picture; polyps stay what they are.
+    """
+    score = min(max(found.score, 0.02), 0.98)
+    gain = math.log(score / (1 - score))
+    if gain <= 0:
+        return gain
+    return gain * min(1.0, expected.iou(found.box) / 0.6) * (0.5 if found.truncated else 1.0)
 
 
 def _moved(box: Box, motion: tuple[float, float], velocity: tuple[float, float]) -> Box:
