@@ -121,7 +121,7 @@ def train_heads(
     torch.manual_seed(spec.seed)
     model = model.to(memory_format=torch.channels_last).eval().requires_grad_(False)
     model.memory.requires_grad_(True)
-    if float(model.memory.expand.weight.abs().sum()) == 0:
+    if not model.memory.expand.weight.detach().any():
         nn.init.normal_(model.memory.expand.weight, std=1e-3)
     channels = (model.encoder.channels[1], model.encoder.channels[2], 96)
     depth = DepthHead(channels).to(memory_format=torch.channels_last)
@@ -168,7 +168,7 @@ def train_heads(
         loss.backward()
         nn.utils.clip_grad_norm_(parameters, 1.0)
         optimiser.step()
-        recent.append((float(remembered), float(measured)))
+        recent.append((float(remembered.detach()), float(measured.detach())))
         if step % 25 == 0:
             mean = np.mean(recent[-25:], axis=0)
             pace = (time.perf_counter() - started) / (step - first + 1)
