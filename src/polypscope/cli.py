@@ -123,6 +123,11 @@ COMMANDS: tuple[Command, ...] = (
         "Train a segmenter from a TOML recipe; the same command resumes an interrupted run.",
     ),
     Command(
+        "datasets realism",
+        "polypscope.api.realism:realism",
+        "Compare the look of simulated frames with real ones: colour, contrast, highlights, darkness, gradients.",
+    ),
+    Command(
         "simulate",
         "polypscope.api.simulate:simulate",
         "Simulate colonoscopy sequences with exact masks, depth, poses and sizes in mm.",
