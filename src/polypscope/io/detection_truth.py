@@ -103,8 +103,8 @@ def read_truth(
             else:
                 labels = _components(read_mask(file, MaskThreshold.AT_LEAST_128))
             pts_s = float(offset + index) if times is None else times[place]
-            found = np.flatnonzero(np.bincount(labels.ravel())) if labels.any() else ()
-            polyps = tuple(TruePolyp(int(i)) for i in found if i)
+            found = np.unique(labels[labels > 0]) if instances == "ids" else range(1, int(labels.max()) + 1)
+            polyps = tuple(TruePolyp(int(i)) for i in found)
             return GroundTruth(offset + index, pts_s, (labels.shape[0], labels.shape[1]), polyps, labels)
 
         yield from in_order(read, list(enumerate(frames)), threads)
