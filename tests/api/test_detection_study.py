@@ -191,6 +191,15 @@ def test_compare_reads_result_folders_and_tables(study, files, tmp_path):
         f"x={tmp_path / 'x.csv'}", f"y={tmp_path / 'y.csv'}", metric=("dice",), out=tmp_path / "d", replicates=50
     )
     assert both.comparisons[0].methods == ("x", "y")
+    clips = [
+        {"method": m, "subset": "easy", "case": f"case{i // 2}", "clip": f"case{i // 2}_{i % 2}", "dice": 0.5 + 0.1 * i}
+        for m in ("x", "y")
+        for i in range(4)
+    ]
+    (tmp_path / "seg").mkdir()
+    pl.DataFrame(clips).write_csv(tmp_path / "seg" / "clips.csv")
+    by_clip = compare(str(tmp_path / "seg"), metric=("dice",), out=tmp_path / "f", replicates=50).comparisons[0]
+    assert (len(by_clip.cases), by_clip.clusters) == (4, 2)
     with pytest.raises(InputError, match="two values for case"):
         compare(str(tmp_path / "x.csv"), str(tmp_path / "y.csv"), metric=("dice",), out=tmp_path / "e")
 

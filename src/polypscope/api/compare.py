@@ -44,8 +44,8 @@ def compare(
     ----------
     results
         Folders written by `polypscope evaluate`, or tables (CSV, Parquet) with columns method, case and one column per
-        metric; a column cluster (such as the patient) is resampled as a whole. NAME=PATH renames the one method of a
-        result.
+        metric; a column cluster (such as the patient) is resampled as a whole, as are the clips of one case.
+        NAME=PATH renames the one method of a result.
     metric
         Columns to compare, such as f1, recall, latency_frames, coherence.
     out

@@ -35,7 +35,7 @@ class Scores:
 
 
 def read_scores(results: Sequence[str], metric: str, *, group: str | None = None) -> Scores:
-    """Gather one metric from result folders (their videos.csv) or tables with columns method, case and the metric."""
+    """Gather one metric from result folders (videos.csv, clips.csv) or tables with columns method, case and metric."""
     parts = []
     notes = []
     for text in results:
@@ -59,6 +59,10 @@ def read_scores(results: Sequence[str], metric: str, *, group: str | None = None
         elif "group" in table.columns and metric in _NEED_POLYPS:
             table = table.filter(pl.col("group") != "no_polyp")
             notes.append(f"{path}: videos without polyps are left out of {metric}")
+        if "clip" in table.columns and "cluster" not in table.columns:
+            # A segmentation result: clips are compared, and the clips of one case are resampled together.
+            unit = pl.concat_str([c for c in ("subset", "case", "clip") if c in table.columns], separator="/")
+            table = table.with_columns(pl.col("case").alias("cluster"), unit.alias("case"))
         if "cluster" not in table.columns:
             table = table.with_columns(pl.col("case").alias("cluster"))
         parts.append(table.select(pl.col("method", "case", "cluster").cast(pl.String), pl.col(metric).cast(pl.Float64)))
