@@ -127,6 +127,27 @@ def test_gallery_draws_on_the_frames(study):
     assert "false positive at" in text
 
 
+def test_example_makes_a_complete_report(tmp_path, monkeypatch):
+    """On a few short videos in place of the 18 of the paper; every table and figure of the report is there."""
+    from polypscope.evaluation.detection import synthetic
+
+    short = [
+        SyntheticVideo(f"v{i}", 90, 120, 160, visible, radius_px=14, paris=paris)
+        for i, (visible, paris) in enumerate(
+            [(((5, 85),), "0-Is"), (((0, 90),), "0-IIa"), (((5, 40), (50, 85)), "0-IIa"), ((), None)]
+        )
+    ]
+    monkeypatch.setattr(synthetic, "PAPER_VIDEOS", tuple(short))
+    report = detection(example=True, out=tmp_path, replicates=30)
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    for form in ("Table V ", "Table VII ", "Table VIII ", "Table IX ", "Table XI(a) ", "Table XI(b) ", "Table XII "):
+        assert f"({form}in form)" in text, form
+    assert {c.metric for c in report.comparisons} >= {"F1", "concentration ratio"}
+    assert report.search is not None
+    assert (tmp_path / "gallery.html").is_file()
+    assert {path.name for path in (tmp_path / "example").iterdir()} >= {"steady.csv", "challenges.csv"}
+
+
 def test_stills_with_heat_maps_compare_concentration(tmp_path):
     """Table VI, XI(b) and Figure 11: two methods as folders of heat maps on stills."""
     rng = np.random.default_rng(0)
