@@ -60,9 +60,11 @@ def test_a_ball_shows_its_tangent_circle_and_the_closed_form_restores_it(distanc
     chord = caliper.largest_chord(mask, depth, CAMERA)
     visible = 2 * radius * np.sqrt(1 - (radius / distance) ** 2)
     pixel_mm = distance / CAMERA.fx
-    assert chord.long_mm == pytest.approx(visible, abs=0.9 * pixel_mm)
+    # A limb falls away steeply, so its depth is known to a few hundredths of the radius only.
+    tolerance = 0.9 * pixel_mm + 0.02 * visible
+    assert chord.long_mm == pytest.approx(visible, abs=tolerance)
     restored = chord.long_mm * np.exp(chord.features[0])
-    assert restored == pytest.approx(2 * radius, abs=1.1 * pixel_mm)
+    assert restored == pytest.approx(2 * radius, abs=1.2 * tolerance)
 
 
 def test_a_dome_from_above_hides_nothing() -> None:

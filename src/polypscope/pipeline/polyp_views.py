@@ -49,12 +49,12 @@ class Predictions:
         mask = depth = None
         rgb = read_rgb(image) if self.models is not None and (self.masks is None or self.depth is None) else None
         if self.masks is not None:
-            found = _file(self.masks, clip.name, stem, "masks")
+            found = _file(self.masks, clip.clip, stem, "masks")
             mask = None if found is None else _to_size(read_probability(found).values, camera) >= self.threshold
         elif self.models is not None and rgb is not None:
             mask = self.models.seer.step(rgb).values >= self.models.threshold
         if self.depth is not None:
-            found = _file(self.depth, clip.name, stem, "depth")
+            found = _file(self.depth, clip.clip, stem, "depth")
             depth = None if found is None else _read_predicted_depth(found)
         elif self.models is not None and self.models.ranger is not None and rgb is not None:
             depth = self.models.ranger.depth(rgb, camera)
@@ -84,7 +84,7 @@ def depth_frames(root: Path, predictions: Predictions, *, every: int = 1) -> Ite
         truth = DATASET.depth(clip, clip.frames[position])
         instances = None if mask_path is None else DATASET.instances(clip, clip.frames[position])
         polyp = None if instances is None else instances > 0
-        yield DepthFrame(clip.name, position, _seen(truth, clip), _fitted(predicted, truth), polyp)
+        yield DepthFrame(clip.clip, position, _seen(truth, clip), _fitted(predicted, truth), polyp)
     if missing:
         _complain_if_all_missing(root, predictions, missing, every)
 
@@ -110,7 +110,7 @@ def polyp_views(
             polyp = known.get(i)
             if polyp is None or polyp.size_mm is None:
                 continue
-            name = f"{clip.name}/{i}"
+            name = f"{clip.clip}/{i}"
             yield PolypView(
                 polyp=name,
                 true_mm=polyp.size_mm,
@@ -172,11 +172,14 @@ def _frames(
 
 def _file(root: Path, sequence: str, stem: str, part: str) -> Path | None:
     """SEQUENCE/STEM, SEQUENCE/PART/STEM or STEM under the root, with any of the usual endings."""
+    # A table reads 000012 as the number 12; frames of our layout have six digits.
+    stems = (stem, stem.zfill(6)) if stem.isdigit() else (stem,)
     for folder in (root / sequence, root / sequence / part, root):
-        for suffix in (".png", ".tif", ".tiff"):
-            path = folder / f"{stem}{suffix}"
-            if path.is_file():
-                return path
+        for name in stems:
+            for suffix in (".png", ".tif", ".tiff"):
+                path = folder / f"{name}{suffix}"
+                if path.is_file():
+                    return path
     return None
 
 

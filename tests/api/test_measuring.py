@@ -1,0 +1,197 @@
+"""calibrate, undistort, measure and the evaluations as a user calls them, on a tiny simulation and on made files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from polypscope.api.calibrate import calibrate
+from polypscope.api.evaluate_depth import depth as evaluate_depth
+from polypscope.api.evaluate_propagation import propagation
+from polypscope.api.evaluate_size import size as evaluate_size
+from polypscope.api.measure import forceps, image
+from polypscope.api.simulate import simulate
+from polypscope.cli import run
+from polypscope.geometry import cameras
+from polypscope.io.depth import write_depth
+from polypscope.records import Camera, DepthKind, DepthMap, InputError, UsageError
+from polypscope.records.errors import DamagedInput, RecordError
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("simulated") / "set"
+    simulate(root, frames=4, sequences=1, seed=3, size="160x160", negatives=0.0, fov_shape="none")
+    return root
+
+
+def sequence(data: Path) -> Path:
+    return next(p for p in sorted(data.iterdir()) if (p / "sequence.json").is_file())
+
+
+def frame_with_polyp(data: Path) -> tuple[Path, Path, Path, int, float]:
+    folder = sequence(data)
+    facts = json.loads((folder / "sequence.json").read_text())
+    best = (0, "", 0)
+    for path in sorted((folder / "masks").iterdir()):
+        mask = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
+        for polyp in facts["polyps"]:
+            inside = int((mask[2:-2, 2:-2] == polyp["id"]).sum())
+            whole = int((mask == polyp["id"]).sum())
+            if inside == whole and whole > best[0]:
+                best = (whole, path.stem, polyp["id"])
+    assert best[0] > 0, "the simulation shows no whole polyp"
+    size = next(p["size_mm"] for p in facts["polyps"] if p["id"] == best[2])
+    picture = next((folder / "rgb").glob(best[1] + ".*"))
+    return picture, folder / "masks" / f"{best[1]}.png", folder / "depth" / f"{best[1]}.png", best[2], size
+
+
+def test_measure_image_with_true_depth(data: Path, tmp_path: Path) -> None:
+    picture, mask, depth, polyp, true = frame_with_polyp(data)
+    camera = sequence(data) / "camera.json"
+    found = image(picture, mask=mask, depth=depth, camera=camera, polyp=polyp, out=tmp_path / "size.json")
+    assert found.size.long_mm == pytest.approx(true, rel=0.25)
+    written = json.loads((tmp_path / "size.json").read_text())
+    assert written["long_mm"] == found.size.long_mm
+    assert any("simulated" in text for text in written["remarks"])
+
+
+def test_both_spellings_of_measure_work(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    picture, mask, depth, polyp, _ = frame_with_polyp(data)
+    words = [str(picture), "--mask", str(mask), "--depth", str(depth), "--camera", str(sequence(data) / "camera.json")]
+    words += ["--polyp", str(polyp)]
+    assert run(["measure", *words]) == 0
+    first = capsys.readouterr().out
+    assert run(["measure", "image", *words]) == 0
+    assert capsys.readouterr().out == first
+    assert "not a medical device" in first
+
+
+def test_measure_says_what_is_wrong(data: Path, tmp_path: Path) -> None:
+    picture, mask, depth, _, _ = frame_with_polyp(data)
+    camera = sequence(data) / "camera.json"
+    with pytest.raises(UsageError, match="one of the ids"):
+        image(picture, mask=mask, depth=depth, camera=camera, polyp=99)
+    empty = tmp_path / "empty.png"
+    cv2.imwrite(str(empty), np.zeros((160, 160), np.uint8))
+    with pytest.raises(RecordError, match="empty mask"):
+        image(picture, mask=empty, depth=depth, camera=camera)
+    bare = tmp_path / "depth.png"  # read and written anew, a map no longer states its unit
+    cv2.imwrite(str(bare), cv2.imread(str(depth), cv2.IMREAD_UNCHANGED))
+    with pytest.raises(RecordError, match="looks like metres"):
+        image(picture, mask=mask, depth=bare, camera=camera, depth_unit=0.00001)
+    with pytest.raises(UsageError, match="expected a unit"):
+        image(picture, mask=mask, depth=bare, camera=camera)
+
+
+def test_evaluate_depth_of_a_scaled_prediction(data: Path, tmp_path: Path) -> None:
+    folder = sequence(data)
+    for path in (folder / "depth").iterdir():
+        raw = cv2.imread(str(path), cv2.IMREAD_UNCHANGED).astype(np.float32) * 0.01
+        raw[raw == 0] = np.nan
+        target = tmp_path / "predicted" / folder.name / path.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_depth(target, DepthMap(raw * np.float32(1.1), DepthKind.Z_MM))
+    found = evaluate_depth(data, tmp_path / "predicted", out=tmp_path / "out").result
+    assert found.value("absrel") == pytest.approx(0.1, abs=0.002)
+    assert found.value("absrel", "median") < 0.002
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "not a medical device" in page
+    assert "simulated data only" in page
+    points = tmp_path / "points.csv"
+    truth = cv2.imread(str(next(iter(sorted((folder / "depth").iterdir())))), cv2.IMREAD_UNCHANGED)[80, 80] * 0.01
+    points.write_text(f"sequence,frame,x_px,y_px,depth_mm\n{folder.name},000000,80,80,{truth}\n")
+    sparse = evaluate_depth(points, tmp_path / "predicted", out=tmp_path / "sparse").result
+    assert sparse.value("absrel") == pytest.approx(0.1, abs=0.002)
+
+
+def test_evaluate_propagation_with_true_masks_as_predictions(data: Path, tmp_path: Path) -> None:
+    folder = sequence(data)
+    for path in (folder / "masks").iterdir():
+        mask = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
+        target = tmp_path / "masks" / folder.name / path.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        cv2.imwrite(str(target), (mask > 0).astype(np.uint8) * 255)
+    found = propagation(f"clean={data}", masks=tmp_path / "masks", models=False, every=1, out=tmp_path / "out")
+    names = [c.column for c in found.groups[0][1].columns]
+    assert "true mask, true depth" in names
+    assert names[-1] == "constant"
+    assert (tmp_path / "out" / "polyps.csv").is_file()
+    assert "Published elsewhere" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_evaluate_size_from_a_table(tmp_path: Path) -> None:
+    table = tmp_path / "sizes.csv"
+    table.write_text(
+        "polyp,true_mm,estimated_mm,low_mm,high_mm,doctor_mm\n"
+        "a,4,4.4,3.8,5,5\nb,6,5.9,5,7,7\nc,12,11,10,13,9\nd,9,9.5,8,11,8\n"
+    )
+    found = evaluate_size(table, out=tmp_path / "out").result
+    assert found.column("estimated").mae_mm == pytest.approx(0.5)
+    assert found.column("doctor").mae_mm == pytest.approx(1.5)
+    assert "Bland" in (tmp_path / "out" / "report.html").read_text()
+    table.write_text("polyp,true_mm,estimated_mm\na,4,4\na,5,5\n")
+    with pytest.raises(InputError, match="more than once"):
+        evaluate_size(table, out=tmp_path / "out")
+
+
+CAMERA = Camera.from_fov(1157, 1006, 90.0)
+
+
+def shaft_marks(seed: int) -> list[list[float]]:
+    generator = np.random.default_rng(seed)
+    points = np.array([1.0, 0.5, 25.0]) + np.arange(4)[:, None] * 5.0 * np.array([0.6, 0.6, -0.53]) / np.linalg.norm(
+        [0.6, 0.6, 0.53]
+    )
+    return (cameras.project(CAMERA, points) + generator.normal(0, 0.5, (4, 2))).tolist()
+
+
+def test_forceps_batch_with_consensus_and_named_failures(tmp_path: Path) -> None:
+    entries: list[dict] = []
+    generator = np.random.default_rng(0)
+    for polyp, major in (("p1", 60.0), ("p2", 110.0), ("p3", 180.0)):
+        for annotator in ("one", "two", "three"):
+            x = generator.normal(0, 1.0, 4)
+            entries.append(
+                {"polyp": polyp, "annotator": annotator, "kind": "proximal", "x1": 100 + x[0], "y1": 100 + x[1],
+                 "x2": 200 + x[2], "y2": 100 + x[3], "major_px": major + generator.normal(0, 1.0)}
+            )  # fmt: skip
+    entries += [{"polyp": "p1", "annotator": f"a{s}", "kind": "extension", "marks": shaft_marks(s)} for s in range(2)]
+    entries.append(
+        {"polyp": "p9", "annotator": "one", "kind": "proximal", "x1": 5, "y1": 5, "x2": 5, "y2": 6, "major_px": 9}
+    )
+    path, camera = tmp_path / "marks.json", tmp_path / "camera.json"
+    path.write_text(json.dumps(entries))
+    camera.write_text(CAMERA.to_json())
+    found = forceps(path, camera=camera, out=tmp_path / "out")
+    assert found.consensus["p1 (proximal)"].value == pytest.approx(3.0, abs=0.15)
+    assert found.consensus["p1 (extension)"].value == pytest.approx(25.0, rel=0.03)
+    assert found.exit_code == 1
+    assert "entry 12" in found.failures[0]
+    assert "tips further apart" in found.failures[0]
+    assert (tmp_path / "out" / "consensus.csv").is_file()
+
+
+def test_forceps_files_that_cannot_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "marks.csv"
+    path.write_text("polyp,kind,x1\np,proximal,5\n")
+    with pytest.raises(DamagedInput, match="entry 1: expected a number as y1"):
+        forceps(path, out=tmp_path / "out")
+    path.write_text("polyp,kind\np,sideways\n")
+    with pytest.raises(DamagedInput, match="proximal or extension"):
+        forceps(path, out=tmp_path / "out")
+
+
+def test_calibrate_says_when_there_is_no_board(tmp_path: Path) -> None:
+    pictures = tmp_path / "pictures"
+    pictures.mkdir()
+    for i in range(3):
+        cv2.imwrite(str(pictures / f"{i}.png"), np.full((90, 90), 60 * i, np.uint8))
+    with pytest.raises(InputError, match="found it in none of 3"):
+        calibrate(pictures, board="7x6", out=tmp_path / "camera.json")
+    with pytest.raises(UsageError, match=r"ending in \.json"):
+        calibrate(pictures, board="7x6", out=tmp_path / "camera.txt")
