@@ -114,7 +114,7 @@ def analyze(
     cluster
         Address of a Ray cluster that does the work ("local" starts one here); needs the extra `cluster`.
     """
-    from polypscope.pipeline.inputs import find_sources
+    from polypscope.pipeline.inputs import find_sources, unique_names
     from polypscope.records.errors import UsageError
 
     if not sources:
@@ -158,7 +158,7 @@ def analyze(
     )
     if not several:
         path = found[0]
-        summary = _analyze_one(options, (path, out or Path(f"{path.stem or path.name}-polypscope")))
+        summary = _analyze_one(options, (path, out or Path(f"{unique_names([path])[0]}-polypscope")))
         _show_video(summary)
         return Analyses((summary,))
     return _analyze_many(found, out or Path("polypscope-results"), options, jobs, cluster)

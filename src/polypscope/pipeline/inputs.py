@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["camera_beside", "find_sources", "identity", "open_any", "unique_names"]
 
+_FRAME_FOLDERS = ("rgb", "images", "frames")
 _DICOM = frozenset({".dcm", ".dicom"})
 _IMAGES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp"})
 
@@ -34,13 +35,23 @@ def find_sources(named: Sequence[Path | str]) -> list[Path]:
         videos = list_files(path, VIDEO_SUFFIXES | _DICOM)
         if videos:
             found.extend(videos)
-        elif list_files(path, _IMAGES):
-            found.append(path)
-        elif inner := [folder for folder in list_folders(path) if list_files(folder, _IMAGES)]:
+        elif frames := _frames_in(path):
+            found.append(frames)
+        elif inner := [frames for folder in list_folders(path) if (frames := _frames_in(folder))]:
             found.extend(inner)
         else:
             raise InputError(f"{path}: expected videos or images in this folder, found none; check the path.")
     return found
+
+
+def _frames_in(folder: Path) -> Path | None:
+    """The pictures that a folder stands for: its own, or those of a sequence that holds masks and more beside them."""
+    from polypscope.io.paths import list_files
+
+    for name in _FRAME_FOLDERS:
+        if (folder / name).is_dir() and list_files(folder / name, _IMAGES):
+            return folder / name
+    return folder if list_files(folder, _IMAGES) else None
 
 
 def open_any(path: Path) -> FrameSource:
@@ -94,11 +105,14 @@ def unique_names(paths: Sequence[Path]) -> list[str]:
 
     >>> unique_names([Path("a/x.mp4"), Path("b/x.mp4"), Path("b/x.avi"), Path("y.avi")])
     ['a-x', 'b-x', 'b-x-2', 'y']
+    >>> unique_names([Path("set/seq1/rgb"), Path("set/seq2/rgb")])
+    ['seq1', 'seq2']
     """
     names: list[str] = []
     taken: set[str] = set()
-    stems = [path.name if path.is_dir() else path.stem for path in paths]
-    for path, stem in zip(paths, stems, strict=True):
+    named = [path.parent if path.name in _FRAME_FOLDERS and path.parent.name else path for path in paths]
+    stems = [path.name if path.is_dir() or not path.suffix else path.stem for path in named]
+    for path, stem in zip(named, stems, strict=True):
         base = f"{path.parent.name}-{stem}" if stems.count(stem) > 1 and path.parent.name else stem
         name, n = base, 1
         while name.lower() in taken:
