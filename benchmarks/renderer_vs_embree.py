@@ -18,7 +18,7 @@ import cv2  # noqa: E402
 import numpy as np  # noqa: E402
 
 from polypscope.simulator import sequence  # noqa: E402
-from polypscope.simulator.renderer import Hits, cast  # noqa: E402
+from polypscope.simulator.renderer import Hits, _project_pinhole, cast  # noqa: E402
 from polypscope.simulator.shading import shade  # noqa: E402
 
 cv2.setNumThreads(1)
@@ -57,7 +57,12 @@ def main() -> None:
         shape = (lens.camera.height, lens.camera.width)
         distance = (found["tfar"] * unit[:, 2]).reshape(shape).astype(np.float32)
         hits = Hits(found["primID"].reshape(shape).astype(np.int32), distance)
-        return finish(hits, (surface.vertices - pose[:3, 3]) @ pose[:3, :3], pose)
+        # The shading wants vertices in the camera frame; embree is given them at the price that ours pays.
+        camera, rotation = lens.camera, np.ascontiguousarray(pose[:3, :3])
+        points, _ = _project_pinhole(
+            surface.vertices, rotation, np.ascontiguousarray(pose[:3, 3]), camera.fx, camera.fy, camera.cx, camera.cy
+        )
+        return finish(hits, points, pose)
 
     spent = {"ours": [], "embree": []}
     errors, overlap, union = [], 0, 0
