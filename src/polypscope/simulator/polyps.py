@@ -140,7 +140,7 @@ class _Shape:
 def _shape(model: PolypModel) -> _Shape:
     rng = np.random.default_rng(model.seed)
     line, foot = _profile(model.paris, rng)
-    skirt = foot + max(0.18, 0.16 * foot)
+    skirt = foot + max(0.18, rng.uniform(0.16, 0.4) * foot)
     line = np.concatenate([np.stack([np.linspace(skirt, foot, 8), np.zeros(8)], -1)[:-1], line])
     length = float(np.linalg.norm(np.diff(line, axis=0), axis=1).sum())
     step_mm = 0.16 + 0.018 * model.size_mm
@@ -148,7 +148,7 @@ def _shape(model: PolypModel) -> _Shape:
     segments = int(np.clip(np.pi * model.size_mm / (1.1 * step_mm), 32, 128))
     fine = _resample(line, 400)
     # Rounding the polyline is what gives the foot its fillet: a polyp grows out of the wall.
-    fillet = rng.uniform(9, 24) if model.paris != "0-IIb" else 14.0
+    fillet = rng.uniform(10, 34) if model.paris != "0-IIb" else 14.0
     padded = np.pad(fine, ((60, 60), (0, 0)), mode="reflect", reflect_type="odd")
     kernel = np.exp(-0.5 * (np.arange(-50, 51) / fillet) ** 2)
     kernel /= kernel.sum()
@@ -166,14 +166,16 @@ def _shape(model: PolypModel) -> _Shape:
         amplitude = rng.normal(0, 0.05 if model.paris.startswith("0-II") else 0.028) / np.sqrt(k - 1)
         lobes += amplitude * np.cos(k * phi + rng.uniform(0, 2 * np.pi))
     knob = np.zeros((rings, segments))
-    lobed = rng.random() < (0.45 if model.size_mm > 6 else 0.15)
+    lobed = rng.random() < (0.5 if model.size_mm > 6 else 0.25)
     t = np.linspace(0, 1, rings)[:, None]
-    for _ in range(rng.integers(5, 12)):
-        at, where, width = rng.uniform(0.2, 1.0), rng.uniform(0, 2 * np.pi), rng.uniform(0.14, 0.3)
+    for _ in range(rng.integers(8, 22)):
+        at, where, width = rng.uniform(0.2, 1.0), rng.uniform(0, 2 * np.pi), rng.uniform(0.09, 0.26)
         turn = (phi - where + np.pi) % (2 * np.pi) - np.pi
         bump = np.exp(-(((t - at) / width) ** 2) - ((turn * np.maximum(profile[:, :1], 0.1)) / (2.2 * width)) ** 2)
         knob += rng.uniform(0.3, 1.0) * bump
-    strength = (0.2 if lobed else 0.07) * (0.12 if model.paris == "0-IIb" else 1.0)
+    strength = (rng.uniform(0.12, 0.22) if lobed else rng.uniform(0.03, 0.12)) * (
+        0.12 if model.paris == "0-IIb" else 1.0
+    )
     strength *= 0.5 if model.paris in ("0-IIa", "0-IIa+c") else 1.0
     knob *= strength * up
     tangent = np.gradient(profile, axis=0)

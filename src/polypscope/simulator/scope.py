@@ -71,11 +71,11 @@ class _View:
 
 
 def _view(rng: np.random.Generator, target: Target, axis_point: Array, tangent: Array, zoom: float) -> _View:
-    """Somewhere between face to face and along the wall, so that the polyp spans 10 to 60 % of the picture."""
+    """Somewhere between face to face and along the wall, so that the polyp spans 12 to 62 % of the picture."""
     inward = axis_point - target.apex
     inward -= (inward @ tangent) * tangent
     inward /= max(float(np.linalg.norm(inward)), 1e-9)
-    share = 0.1 + 0.5 * rng.beta(1.3, 1.9)
+    share = 0.12 + 0.5 * rng.beta(1.4, 1.6)
     distance = float(np.clip(target.size_mm * zoom / share, 5.0, 45.0))
     tilt = np.radians(rng.uniform(15, 80))
     back = distance * np.sin(tilt)
@@ -119,7 +119,7 @@ def fly(
     fine = np.linspace(start_mm, end_mm, 800)
     slow = np.ones(len(fine))
     for view in views:
-        slow += rng.uniform(4, 10) * np.exp(-(((fine - view.along_mm) / view.width_mm) ** 2))
+        slow += rng.uniform(6, 14) * np.exp(-(((fine - view.along_mm) / view.width_mm) ** 2))
     for _ in range(rng.poisson(0.6)):
         slow += rng.uniform(4, 12) * np.exp(-(((fine - rng.uniform(start_mm, end_mm)) / 1.5) ** 2))  # a pause
     clock = np.concatenate([[0], np.cumsum(0.5 * (slow[1:] + slow[:-1]))])

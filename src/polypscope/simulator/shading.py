@@ -252,8 +252,8 @@ def _shade(
             stool = texel[6] * np.float32(1.0 / 255.0)
             if stool > 0:
                 red = red * (one - stool) + stool * np.float32(0.5)
-                green = green * (one - stool) + stool * np.float32(0.3)
-                blue = blue * (one - stool) + stool * np.float32(0.05)
+                green = green * (one - stool) + stool * np.float32(0.28)
+                blue = blue * (one - stool) + stool * np.float32(0.08)
             dx, dy, dz = nx + tilt * sx, ny + tilt * sy, nz + tilt * sz
             inverse = one / np.sqrt(dx * dx + dy * dy + dz * dz)
             dx, dy, dz = dx * inverse, dy * inverse, dz * inverse

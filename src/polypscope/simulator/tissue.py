@@ -66,7 +66,7 @@ class Look:
     @classmethod
     def sample(cls, rng: np.random.Generator, clinical: bool = True) -> Look:
         # Ratios are what a viewer sees (after gamma); tissue absorbs blue and green by the power of it.
-        red_green = float(np.clip(rng.normal(1.68, 0.17), 1.35, 2.1))
+        red_green = float(np.clip(rng.normal(1.62, 0.17), 1.33, 2.05))
         green_blue = float(np.clip(rng.normal(1.36, 0.13), 1.15, 1.75))
         red = rng.uniform(0.62, 0.8)
         green = red / red_green**2.25
@@ -84,12 +84,12 @@ class Look:
             macro=float(rng.uniform(0.04, 0.16)),
             vessel_strength=float(rng.uniform(0.05, 1.3)),
             vessel_density=float(rng.uniform(0.6, 1.6)),
-            speckle=float(rng.uniform(0.02, 0.09)),
-            bump=float(rng.uniform(0.1, 0.5)),
-            spec_bump=float(rng.uniform(0.4, 1.8)),
+            speckle=float(rng.uniform(0.03, 0.13)),
+            bump=float(rng.uniform(0.15, 0.6)),
+            spec_bump=float(rng.uniform(0.6, 2.0)),
             mm_per_px=float(rng.uniform(0.06, 0.14)),
             roughness=float(rng.uniform(0.2, 0.4)),
-            gloss=float(rng.uniform(0.4, 3.0)),
+            gloss=float(rng.uniform(0.6, 3.6)),
             wrap=float(rng.uniform(0.2, 0.5)),
             bounce=float(rng.uniform(0.05, 0.25)),
             lights=lights,
@@ -97,7 +97,7 @@ class Look:
             cone_outer=float(np.radians(rng.uniform(75, 95))),
             fall_off=2.0,
             vignette=float(rng.uniform(0.0, 0.35)),
-            residue=float(rng.uniform(0.2, 1.0)) if clinical and rng.random() < 0.25 else 0.0,
+            residue=float(rng.uniform(0.2, 1.0)) if clinical and rng.random() < 0.18 else 0.0,
             texture_seed=int(rng.integers(2**31)),
         )
 
@@ -117,7 +117,7 @@ class Look:
         return PolypLook(
             tint=(float(tint[0]), float(tint[1]), float(tint[2])),
             texture_strength=float(rng.uniform(0.15, 1.0)),
-            bump=float(rng.uniform(0.05, 0.4)),
+            bump=float(rng.uniform(0.1, 0.75)),
             scale=float(rng.uniform(0.7, 1.6)),
             gloss=float(rng.uniform(0.6, 2.0)),
         )
@@ -160,7 +160,7 @@ def _vessels(rng: np.random.Generator, side: int, density: float) -> NDArray[np.
 
     queue: list[tuple[float, int, NDArray[np.float64], float]] = []
     for _ in range(int(13 * density)):
-        queue.append((-rng.uniform(2.2, 5.5), len(queue), rng.uniform(0, side, 2), rng.uniform(0, 2 * np.pi)))
+        queue.append((-rng.uniform(1.6, 4.2), len(queue), rng.uniform(0, side, 2), rng.uniform(0, 2 * np.pi)))
     heapq.heapify(queue)
     # Thick vessels first, so that what is left out when enough are drawn is the finest everywhere.
     for drawn in range(1300):
@@ -256,11 +256,12 @@ def polyp_texture(look: Look) -> Texture:
         pattern = 1 - 1.6 * np.abs(np.tanh(cells))  # gyrus-like ridges
     patch = _noise(rng, side, 80, 2.2)
     vessels = _vessels(rng, side, 0.9)
-    tone = 1 + 0.055 * pattern + 0.05 * patch
+    mottle = _noise(rng, side, rng.uniform(14, 34), 2.0)
+    tone = 1 + 0.10 * pattern + 0.08 * patch + 0.06 * mottle
     rgb = np.stack(
         [tone * (1 - 0.1 * vessels), tone * (1 - 0.3 * vessels) * (1 + 0.05 * pattern), tone * (1 - 0.26 * vessels)], -1
     )
-    height = 1.2 * pattern * period / 10 + 5 * _noise(rng, side, 50, 2.0) + 0.3 * _band(rng, side, 6)
+    height = 1.6 * pattern * period / 10 + 4 * _noise(rng, side, 50, 2.0) + 0.3 * _band(rng, side, 6) - 0.8 * vessels
     gloss = np.clip(0.9 + 0.3 * _noise(rng, side, 40, 2.0), 0.2, 1.6)
     zero = np.zeros((side, side), np.float32)
     return Texture(_pack(rgb.astype(np.float32), height.astype(np.float32), gloss, zero), 0.05)
