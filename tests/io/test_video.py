@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 import shutil
@@ -418,6 +419,20 @@ def test_equal_stamps_lose_no_frame(tmp_path: Path) -> None:
             writer.write(Frame(index, pts_s, _rgb(index)))
     with VideoSource(tmp_path / "a.mp4") as source:
         assert len(list(source)) == 4
+
+
+def test_read_pictures_are_freed_at_once(clips: Path) -> None:
+    path = make_clip(clips / "many.mp4", count=120)
+    gc.collect()
+    gc.disable()  # a reference cycle would now keep every picture alive
+    try:
+        with open_source(path) as source:
+            count = sum(1 for _ in source)
+            alive = sum(isinstance(thing, av.VideoFrame) for thing in gc.get_objects())
+    finally:
+        gc.enable()
+    assert count == 120
+    assert alive < 20
 
 
 def test_a_closed_source_ends_its_iterations(clips: Path) -> None:

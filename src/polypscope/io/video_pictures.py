@@ -44,6 +44,8 @@ class RgbConverter:
 
     def __init__(self) -> None:
         self._reformatter = av.video.reformatter.VideoReformatter()
+        self._rotation: int | None = None
+        self._orientation = (0, False)
 
     def __call__(self, picture: av.VideoFrame) -> NDArray[np.uint8]:
         full_range = picture.color_range == 2
@@ -54,7 +56,11 @@ class RgbConverter:
             src_color_range=2 if full_range else None,
             dst_color_range=2 if full_range else None,
         ).to_ndarray()
-        turns, mirrored = orientation(picture)
+        # Looking at its side data ties a picture into a reference cycle, which keeps its memory until the next garbage
+        # collection (hundreds of MB at 1080p). The rotation is free to read: only when it changes is more looked at.
+        if picture.rotation != self._rotation:
+            self._rotation, self._orientation = picture.rotation, orientation(picture)
+        turns, mirrored = self._orientation
         if mirrored:
             rgb = rgb[:, ::-1]
         if turns:
