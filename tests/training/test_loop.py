@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch", reason="training needs the train extra")
 from polypscope.records.errors import MissingInput, UsageError  # noqa: E402
 from polypscope.training.config import TrainConfig, load_config  # noqa: E402
 from polypscope.training.loop import train  # noqa: E402
+from polypscope.training.windows import list_windows  # noqa: E402
 
 
 def _draw_pairs(root: Path, count: int, size: int = 32) -> None:
@@ -116,3 +117,29 @@ def test_the_shipped_recipes_are_valid() -> None:
     assert recipes
     for path in recipes:
         assert load_config(path).train
+
+
+def test_windows_train_a_network_that_takes_clips(tmp_path: Path) -> None:
+    for clip in ("case1", "case2"):
+        _draw_pairs(tmp_path / clip, 4)
+        for ours, theirs in (("images", "Frame"), ("masks", "GT")):
+            target = tmp_path / "sun" / theirs / clip
+            target.parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / clip / ours).rename(target)
+    recipe = _recipe(
+        tmp_path,
+        "run",
+        train=[{"root": tmp_path / "sun", "layout": "sun-seg"}],
+        window=2,
+        window_size=(64, 64),
+        validate_on=[],
+        model={"name": "pns_plus", "imagenet": False, "arguments": {"norm_size": None}},
+        optimiser={"epochs": 1, "batch": 3, "loss": "bce", "clamp": 0.5, "algorithm": "adam", "precision": "float32"},
+    )
+    windows = list_windows(recipe.train[0], 2)
+    assert len(windows) == 6
+    assert [image.stem for image, _ in windows[-1].pairs] == ["0", "2", "3"]
+    weights = torch.load(train(recipe, say=lambda text: None), weights_only=True)
+    assert "blocks.0.query.weight" in weights["model"]
+    with pytest.raises(UsageError, match="expected `window` for a network that takes clips only"):
+        train(_recipe(tmp_path, "other", window=2, train=recipe.train))

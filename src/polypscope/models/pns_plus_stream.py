@@ -125,7 +125,8 @@ class StreamSegmenter(nn.Module):
         self.head16 = nn.Conv2d(96, 1, 1)
         self.head8 = nn.Conv2d(48, 1, 1)
         self.head4 = nn.Conv2d(32, 1, 1)
-        self.memory = Memory(96, WIDTH)
+        # Single pictures teach the memory nothing: it is trained afterwards, by `training.heads`.
+        self.memory = Memory(96, WIDTH).requires_grad_(False)
 
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Features of one frame: stride 4, stride 8, and the stride-16 map that the memory works on."""

@@ -16,9 +16,10 @@ class _Table(BaseModel):
 
 
 class Source(_Table):
-    """One folder with `images/` and `masks/`."""
+    """One folder with `images/` and `masks/`, or a SUN-SEG folder with `Frame/<clip>/` and `GT/<clip>/`."""
 
     root: Path
+    layout: Literal["pairs", "sun-seg"] = "pairs"
     weight: float = Field(default=1.0, gt=0, description="how often its pictures are drawn, relative to the others")
     exclude: Path | None = Field(default=None, description="text file with one stem per line to leave out")
     only: Path | None = Field(default=None, description="text file with the only stems to take")
@@ -37,10 +38,13 @@ class Optimiser(_Table):
     rate: float = Field(default=1e-3, gt=0)
     encoder_rate: float = Field(default=0.5, description="learning rate of the encoder, relative to `rate`")
     weight_decay: float = 0.01
+    algorithm: Literal["adamw", "adam"] = "adamw"
     schedule: Literal["one-cycle", "cosine", "constant"] = "one-cycle"
     warm_up: float = Field(default=0.1, ge=0, lt=1, description="share of the run spent rising")
     ema: float = Field(default=0.998, ge=0, lt=1)
     clip: float = Field(default=2.0, gt=0, description="largest norm of the gradient")
+    clamp: float | None = Field(default=None, description="largest value of a gradient, instead of `clip`")
+    loss: Literal["structure", "bce"] = "structure"
     precision: Literal["float32", "bfloat16"] = "bfloat16"
 
 
@@ -68,6 +72,8 @@ class TrainConfig(_Table):
     cache_side_px: int = 400
     workers: int = 1
     threads: int = 2
+    window: int | None = Field(default=None, description="consecutive frames per item, for networks that take clips")
+    window_size: tuple[int, int] = Field(default=(256, 448), description="height and width of the frames of a window")
     length: int | None = Field(default=None, description="pictures per epoch; all of them if not given")
     model: Model = Model()
     optimiser: Optimiser = Optimiser()

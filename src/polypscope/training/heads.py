@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from polypscope.models.depth_head import DepthHead
-from polypscope.models.pns_plus_stream import State, StreamSegmenter
+from polypscope.models.pns_plus_stream import PAST, StreamSegmenter
 from polypscope.records.errors import UsageError
 from polypscope.training.augment import AugmentSpec, augment
 from polypscope.training.clips import SimulatedClips, clip_from_still, spoil
@@ -77,19 +77,21 @@ class Clips(Dataset[tuple[Tensor, Tensor, Tensor, Tensor]]):
         return torch.from_numpy(rgb), torch.from_numpy(mask), torch.from_numpy(ray), torch.from_numpy(rays)
 
 
-def memory_loss(model: StreamSegmenter, features: tuple[Tensor, ...], mask: Tensor) -> Tensor:
-    """Loss of the frames that have a past: features (B, T, C, h, w) at three strides, mask (B, T, S, S) uint8."""
-    batch, frames = mask.shape[:2]
-    state = State.empty(batch, *mask.shape[2:])
-    total = torch.zeros(())
-    for t in range(frames):
-        levels, state = model.step(tuple(level[:, t] for level in features), state)  # type: ignore[arg-type]
-        if t == 0:
-            continue
-        truth = nn.functional.interpolate(mask[:, t : t + 1].float() / 255, scale_factor=0.5, mode="area")
-        guess = nn.functional.interpolate(levels[0].float(), size=truth.shape[-2:], mode="bilinear")
-        total = total + structure_loss(guess, truth, boundary_weight(truth))
-    return total / (frames - 1)
+def memory_loss(model: StreamSegmenter, features: tuple[Tensor, ...], mask: Tensor, target: int) -> Tensor:
+    """Loss of frame `target` (from 1 on) given those before it.
+
+    features: (B, T, C, h, w) at three strides; mask: (B, T, S, S) uint8. Only this frame is decoded: its window is all
+    that streaming would remember of the clip.
+    """
+    f4, f8, high = (level.float() for level in features)
+    squeezed = model.memory.squeeze(high[:, : target + 1].flatten(0, 1)).unflatten(0, (len(mask), target + 1))
+    past = squeezed[:, max(0, target - PAST) : target].flip(1)
+    past = nn.functional.pad(past, (0, 0, 0, 0, 0, 0, 0, PAST - past.shape[1]))
+    told = model.memory(squeezed[:, target], past, squeezed[:, 0])
+    levels = model.decode(f4[:, target], f8[:, target], high[:, target] + told)
+    truth = nn.functional.interpolate(mask[:, target : target + 1].float() / 255, scale_factor=0.5, mode="area")
+    guess = nn.functional.interpolate(levels[0], size=truth.shape[-2:], mode="bilinear")
+    return structure_loss(guess, truth, boundary_weight(truth))
 
 
 def depth_loss(out: Tensor, ray_mm: Tensor) -> Tensor:
@@ -147,22 +149,22 @@ def train_heads(
             group["lr"] = rate
         batch, frames = mask.shape[:2]
         x = ((rgb.flatten(0, 1).permute(0, 3, 1, 2).float() - 127) / 128).contiguous(memory_format=torch.channels_last)
-        with torch.autocast("cpu", torch.bfloat16):
-            with torch.no_grad():
-                encoded = model.encode(x)
-            unfolded = tuple(level.unflatten(0, (batch, frames)) for level in encoded)
-            remembered = memory_loss(model, unfolded, mask)
-            # Two frames of each simulated clip are enough for depth: neighbours look alike.
-            chosen = torch.isfinite(ray_mm).flatten(1).any(1)
-            measured = torch.zeros(())
-            if chosen.any():
-                picked = torch.tensor([0, frames - 1])
-                parts = [level[chosen][:, picked].flatten(0, 1) for level in unfolded]
-                view = x.unflatten(0, (batch, frames))[chosen][:, picked].flatten(0, 1)
-                field = rays[chosen].permute(0, 3, 1, 2).repeat_interleave(2, 0)
-                depth.train()
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+            encoded = model.encode(x)
+        unfolded = tuple(level.unflatten(0, (batch, frames)) for level in encoded)
+        remembered = memory_loss(model, unfolded, mask, 1 + step % (frames - 1))
+        # Two frames of each simulated clip are enough for depth: neighbours look alike.
+        chosen = torch.isfinite(ray_mm).flatten(1).any(1)
+        measured = torch.zeros(())
+        if chosen.any():
+            picked = torch.tensor([0, frames - 1])
+            parts = [level[chosen][:, picked].flatten(0, 1) for level in unfolded]
+            view = x.unflatten(0, (batch, frames))[chosen][:, picked].flatten(0, 1)
+            field = rays[chosen].permute(0, 3, 1, 2).repeat_interleave(2, 0)
+            depth.train()
+            with torch.autocast("cpu", torch.bfloat16):
                 guess = depth(*parts, view, field)
-                measured = depth_loss(guess.float(), ray_mm[chosen][:, picked].flatten(0, 1))
+            measured = depth_loss(guess.float(), ray_mm[chosen][:, picked].flatten(0, 1))
         loss = remembered + measured
         optimiser.zero_grad(set_to_none=True)
         loss.backward()

@@ -19,15 +19,17 @@ import cv2
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 
 from polypscope.models.efficientnet_lite import imagenet_state
-from polypscope.models.registry import create
+from polypscope.models.registry import MODELS, create
+from polypscope.records.errors import UsageError
 from polypscope.training.augment import AugmentSpec
 from polypscope.training.config import Source, TrainConfig
 from polypscope.training.data import Batches, Pair, Stills, decoded, list_pairs, read_mask, read_rgb, read_stems
 from polypscope.training.losses import deep_supervision
 from polypscope.training.pictures import contact_sheet
+from polypscope.training.windows import Windows, list_windows
 
 
 @dataclass
@@ -49,13 +51,11 @@ def train(config: TrainConfig, say: Callable[[str], None] = print) -> Path:
     torch.set_num_threads(config.threads)
     torch.manual_seed(config.seed)
     config.out.mkdir(parents=True, exist_ok=True)
-    pairs, weights = gather(config.train)
-    images, masks = decoded(pairs, config.cache_side_px, config.cache or config.out / "cache")
+    data, weights = open_data(config)
     model = build(config)
     average = copy.deepcopy(model).eval()
     optimiser = make_optimiser(model, config)
     sampler = Batches(weights, config.optimiser.batch, config.sizes, config.seed, config.length, rank, world)
-    spec = AugmentSpec(**config.augment.model_dump())
     total = config.optimiser.epochs * len(sampler)
     first, step = 0, 0
     last = config.out / "last.pt"
@@ -74,7 +74,7 @@ def train(config: TrainConfig, say: Callable[[str], None] = print) -> Path:
         started, losses = time.perf_counter(), []
         # Workers are started anew each epoch so that they see this epoch's draws and nothing of the last one's.
         loader = DataLoader(
-            Stills(images, masks, spec),
+            data,
             batch_sampler=sampler,
             num_workers=config.workers,
             prefetch_factor=4 if config.workers else None,
@@ -87,7 +87,10 @@ def train(config: TrainConfig, say: Callable[[str], None] = print) -> Path:
             loss = training_step(runner, rgb, mask, config)
             optimiser.zero_grad(set_to_none=True)
             loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), config.optimiser.clip)
+            if config.optimiser.clamp is not None:
+                nn.utils.clip_grad_value_(model.parameters(), config.optimiser.clamp)
+            else:
+                nn.utils.clip_grad_norm_(model.parameters(), config.optimiser.clip)
             optimiser.step()
             step += 1
             update_average(average, model, min(config.optimiser.ema, (1 + step) / (10 + step)))
@@ -117,11 +120,27 @@ def train(config: TrainConfig, say: Callable[[str], None] = print) -> Path:
     return final
 
 
+def open_data(config: TrainConfig) -> tuple[Dataset[tuple[Tensor, Tensor]], np.ndarray]:
+    """What the recipe trains on, stills or windows, and the weight of each item."""
+    if config.window is not None:
+        windows, shares = [], []
+        for source in config.train:
+            found = list_windows(source, config.window)
+            windows += found
+            shares += [source.weight] * len(found)
+        return Windows(windows, config.window_size), np.array(shares)
+    pairs, weights = gather(config.train)
+    images, masks = decoded(pairs, config.cache_side_px, config.cache or config.out / "cache")
+    return Stills(images, masks, AugmentSpec(**config.augment.model_dump())), weights
+
+
 def build(config: TrainConfig) -> nn.Module:
     """The model of the recipe, channels last (twice as fast on a CPU), from ImageNet weights if asked."""
     model = create(config.model.name, **config.model.arguments)
     if config.model.imagenet and hasattr(model, "encoder") and hasattr(model.encoder, "variant"):
         model.encoder.load_state_dict(imagenet_state(model.encoder.variant), strict=False)
+    if MODELS[config.model.name].clip != (config.window is not None):
+        raise UsageError(f"Recipe: expected `window` for a network that takes clips only, found {config.model.name}.")
     return model.to(memory_format=torch.channels_last)
 
 
@@ -132,7 +151,8 @@ def make_optimiser(model: nn.Module, config: TrainConfig) -> torch.optim.Optimiz
         if parameter.requires_grad:
             groups.setdefault((name.startswith("encoder."), parameter.ndim > 1), []).append(parameter)
     settings = config.optimiser
-    return torch.optim.AdamW(
+    algorithm = torch.optim.AdamW if settings.algorithm == "adamw" else torch.optim.Adam
+    return algorithm(
         [
             {
                 "params": parameters,
@@ -158,16 +178,22 @@ def schedule(progress: float, config: TrainConfig) -> float:
 
 
 def training_step(model: nn.Module, rgb: Tensor, mask: Tensor, config: TrainConfig) -> Tensor:
-    """Loss of one batch: rgb (B, 3, S, S) and mask (B, 1, S, S), both uint8."""
-    x = normalise(rgb)
+    """Loss of one batch: rgb (B, 3, S, S) and mask (B, 1, S, S), or windows of them; both uint8."""
+    x = normalise(rgb, MODELS[config.model.name].normalisation)
     with torch.autocast("cpu", torch.bfloat16, enabled=config.optimiser.precision == "bfloat16"):
         levels = model(x)
-    return deep_supervision(levels, mask.float() / 255)
+    truth = mask.float() / 255
+    if config.window is not None:
+        levels, truth = [levels.flatten(0, 1)], truth.flatten(0, 1)
+    if config.optimiser.loss == "bce":
+        return nn.functional.binary_cross_entropy_with_logits(levels[0].float(), truth)
+    return deep_supervision(levels, truth)
 
 
-def normalise(rgb: Tensor) -> Tensor:
-    """uint8 RGB to what the encoder was trained with, channels last."""
-    return ((rgb.float() - 127) / 128).contiguous(memory_format=torch.channels_last)
+def normalise(rgb: Tensor, rule: str = "(rgb - 127) / 128") -> Tensor:
+    """uint8 RGB to what the network was made for; pictures channels last, which is faster on a CPU."""
+    x = rgb.float() / 255 if rule == "rgb / 255" else (rgb.float() - 127) / 128
+    return x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x
 
 
 @torch.no_grad()
@@ -201,7 +227,7 @@ def validate(model: nn.Module, config: TrainConfig) -> dict[str, float]:
         dices, alarms = [], []
         for image, mask in _pairs(source):
             rgb, truth = read_rgb(image), read_mask(mask) > 0
-            guess = predict(model, rgb, config.validate_size) >= 0.5
+            guess = segment(model, rgb, config) >= 0.5
             if truth.any():
                 dices.append(2 * (guess & truth).sum() / (guess.sum() + truth.sum()))
             else:
@@ -222,13 +248,27 @@ def predict(model: nn.Module, rgb: np.ndarray, size: int) -> np.ndarray:
     return cv2.resize(probability, rgb.shape[1::-1], interpolation=cv2.INTER_LINEAR)
 
 
+def segment(model: nn.Module, rgb: np.ndarray, config: TrainConfig) -> np.ndarray:
+    """Probability of one picture; a network that takes clips sees it as its own anchor."""
+    if config.window is None:
+        return predict(model, rgb, config.validate_size)
+    height, width = config.window_size
+    small = torch.from_numpy(cv2.resize(rgb, (width, height), interpolation=cv2.INTER_LINEAR)).permute(2, 0, 1)
+    with torch.no_grad():
+        logits = model(normalise(torch.stack([small, small])[None], MODELS[config.model.name].normalisation))
+    probability = logits.float().sigmoid()[0, 0, 0].numpy()
+    return cv2.resize(probability, rgb.shape[1::-1], interpolation=cv2.INTER_LINEAR)
+
+
 def _draw(model: nn.Module, config: TrainConfig, epoch: int) -> None:
     """The first pictures of each validation set, or of the training data without one, as `predictions-NNN.png`."""
-    sources = config.validate_on or config.train[:1]
+    sources = config.validate_on or tuple(source for source in config.train[:1] if source.layout == "pairs")
+    if not sources:
+        return
     chosen = [pair for source in sources for pair in _pairs(source)[: 8 // len(sources) or 1]]
     pictures = [(read_rgb(image), read_mask(mask) > 0) for image, mask in chosen]
     path = config.out / f"predictions-{epoch:03d}.png"
-    contact_sheet(pictures, lambda rgb: predict(model, rgb, config.validate_size), path)
+    contact_sheet(pictures, lambda rgb: segment(model, rgb, config), path)
 
 
 def _pairs(source: Source) -> list[Pair]:
