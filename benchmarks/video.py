@@ -82,7 +82,7 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         short, long = Path(folder) / "short.mp4", Path(folder) / "long.mp4"
-        make_clip(short, 6)
+        make_clip(short, 3)
         cpu: dict[str, list[float]] = {"bare PyAV": [], "polypscope": []}
         frames = 0
         for _ in range(arguments.rounds):
@@ -92,8 +92,9 @@ def main() -> None:
         for name, seconds in cpu.items():
             middle = statistics.median(seconds)
             print(f"{name:12} {middle / frames * 1000:6.2f} ms of processor per 1080p frame   {middle / floor:4.2f} x")
-        repeat(short, long, arguments.minutes * 10)
-        _watch_memory(long)
+        repeat(short, long, arguments.minutes * 20)
+        if arguments.minutes:
+            _watch_memory(long)
 
 
 def _timed(read: Callable[[Path], int], path: Path, into: list[float]) -> int:
