@@ -21,8 +21,8 @@ def _run(findings) -> tuple[Follower, list[list[int]]]:
 
 @pytest.mark.parametrize(
     ("score", "least", "most"),
-    [(0.95, 2, 2), (0.8, 2, 3), (0.6, 7, 11)],
-    ids=["clear", "likely", "doubtful"],
+    [(0.97, 2, 2), (0.95, 2, 6)],
+    ids=["clear", "likely"],
 )
 def test_fires_the_sooner_the_surer(score: float, least: int, most: int) -> None:
     _, shown = _run(stream(*[[found_at(100 + n, 80, score=score)] for n in range(20)]))
@@ -34,6 +34,17 @@ def test_fires_the_sooner_the_surer(score: float, least: int, most: int) -> None
 def test_single_frame_false_alarm_is_not_shown() -> None:
     _, shown = _run(stream(None, [found_at(100, 80, score=0.99)], None, None, [found_at(250, 200)], None))
     assert shown == [[]] * 6
+
+
+def test_what_the_segmenter_is_never_sure_of_is_never_shown() -> None:
+    _, shown = _run(stream(*[[found_at(100, 80, score=0.8)] for _ in range(60)]))
+    assert shown == [[]] * 60
+
+
+def test_a_candidate_that_becomes_sure_fires_soon() -> None:
+    doubtful = [[found_at(100, 80, score=0.7)] for _ in range(30)]
+    _, shown = _run(stream(*doubtful, *[[found_at(100, 80)] for _ in range(6)]))
+    assert next(n for n, ids in enumerate(shown) if ids) <= 30 + 3
 
 
 def test_scattered_detections_make_no_track() -> None:
@@ -119,8 +130,8 @@ def test_what_jumps_about_or_sits_at_the_edge_has_to_be_seen_longer() -> None:
     def first_shown(frames) -> int:
         return next(n for n, ids in enumerate(_run(stream(*frames))[1]) if ids)
 
-    steady = first_shown([[found_at(100, 80, score=0.85)] for _ in range(30)])
-    restless = first_shown([[found_at(100 + 12 * (n % 2), 80, score=0.85)] for n in range(30)])
-    cut_off = first_shown([[replace(found_at(100, 80, score=0.85), truncated=True)] for _ in range(30)])
+    steady = first_shown([[found_at(100, 80)] for _ in range(30)])
+    restless = first_shown([[found_at(100 + 18 * (n % 2), 80)] for n in range(30)])
+    cut_off = first_shown([[replace(found_at(100, 80), truncated=True)] for _ in range(30)])
     assert steady < restless
     assert steady < cut_off
