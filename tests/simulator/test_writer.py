@@ -79,3 +79,26 @@ def test_bad_arguments_are_one_sentence_and_leave_nothing(tmp_path, change):
     with pytest.raises(UsageError, match=r"expected .* found"):
         simulate(tmp_path / "x", **{**ARGUMENTS, **change})
     assert not (tmp_path / "x").exists()
+
+
+def test_a_full_disk_is_one_sentence_and_keeps_what_was_written(tmp_path):
+    resource = pytest.importorskip("resource", reason="limits on file size need a POSIX system")
+    from polypscope.records.errors import OutputError
+    from polypscope.simulator.writer import begin_dataset, finish_dataset, write_sequence
+
+    settings = Settings(frames=1, width=48, height=40, triangles=4000)
+    begin_dataset(tmp_path, 2, settings)
+    write_sequence(sequence(2, 0, settings), tmp_path)
+    before = contents(tmp_path)
+    made = sequence(2, 1, settings)
+    next(iter(made))  # everything is compiled before the limit holds
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        # The system refuses to let any file grow beyond 600 bytes: the same kind of error as a full disk.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (600, hard))
+        with pytest.raises(OutputError, match="run the same command again"):
+            write_sequence(made, tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert contents(tmp_path) == before
+    assert finish_dataset(tmp_path) == ["seq00000"]

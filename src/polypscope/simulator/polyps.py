@@ -173,11 +173,10 @@ def _shape(model: PolypModel) -> _Shape:
         turn = (phi - where + np.pi) % (2 * np.pi) - np.pi
         bump = np.exp(-(((t - at) / width) ** 2) - ((turn * np.maximum(profile[:, :1], 0.1)) / (2.2 * width)) ** 2)
         knob += rng.uniform(0.3, 1.0) * bump
-    strength = (rng.uniform(0.12, 0.22) if lobed else rng.uniform(0.03, 0.12)) * (
-        0.12 if model.paris == "0-IIb" else 1.0
-    )
+    strength = (rng.uniform(0.1, 0.2) if lobed else rng.uniform(0.03, 0.12)) * (0.12 if model.paris == "0-IIb" else 1.0)
     strength *= 0.5 if model.paris in ("0-IIa", "0-IIa+c") else 1.0
-    knob *= strength * up
+    # Knobs fade out towards the pole, where the rings are too small to carry them without a point.
+    knob *= strength * up * (1 - np.exp(-((profile[:, :1] / 0.4) ** 2)))
     tangent = np.gradient(profile, axis=0)
     normal = np.stack([-tangent[:, 1], tangent[:, 0]], -1)
     normal *= -1.0 / np.maximum(np.linalg.norm(normal, axis=1, keepdims=True), 1e-9)

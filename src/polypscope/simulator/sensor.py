@@ -61,6 +61,7 @@ class Sensor:
         self.jpeg_quality = int(rng.integers(62, 96))
         self._grain = np.zeros((0, 0, 3), np.float32)
         self._overlay: NDArray[np.uint8] | None = None
+        self._panel = (0, 0, 0, 0)
         self._sharpen = float(rng.uniform(0.2, 1.4)) if rng.random() < 0.65 else 0.0
         self._cast = rng.normal(1.0, 0.02, 3).astype(np.float32)
         self._black = float(rng.uniform(0, 10))
@@ -69,7 +70,7 @@ class Sensor:
             grain = 0.6 * grain + 0.9 * cv2.GaussianBlur(grain, (0, 0), 0.9)
             self._grain = grain - grain.mean()
             if rng.random() < 0.45:
-                self._overlay = _overlay(rng, self.fov)
+                self._overlay, self._panel = _overlay(rng, self.fov)
         self._curve = self._tone_curve()
 
     def _tone_curve(self) -> NDArray[np.uint8]:
@@ -122,7 +123,10 @@ class Sensor:
         picture = np.clip(noisy, 0, 255).astype(np.uint8)
         picture[~self.fov] = 0
         if self._overlay is not None:
-            picture = np.where(self._overlay.any(2, keepdims=True), self._overlay, picture)
+            # A panel covers the picture, text only brightens it (its edges are soft).
+            picture = np.maximum(picture, self._overlay)
+            x0, y0, x1, y1 = self._panel
+            picture[y0:y1, x0:x1] = self._overlay[y0:y1, x0:x1]
         return picture
 
 
@@ -137,8 +141,11 @@ def _streak(shift_px: tuple[float, float], length: float) -> NDArray[np.float32]
     return kernel / max(float(kernel.sum()), 1e-9)
 
 
-def _overlay(rng: np.random.Generator, fov: NDArray[np.bool_]) -> NDArray[np.uint8]:
-    """Text as a processor burns it into the picture: date, time, counters. All of it is made up."""
+def _overlay(rng: np.random.Generator, fov: NDArray[np.bool_]) -> tuple[NDArray[np.uint8], tuple[int, int, int, int]]:
+    """Text as a processor burns it into the picture: date, time, counters; sometimes a panel. All of it is made up.
+
+    Returns the picture and the corners x0, y0, x1, y1 of the panel.
+    """
     height, width = fov.shape
     canvas = np.zeros((height, width, 3), np.uint8)
     scale = 0.26 * height / 320 * rng.uniform(0.9, 1.3)
@@ -158,4 +165,5 @@ def _overlay(rng: np.random.Generator, fov: NDArray[np.bool_]) -> NDArray[np.uin
         x1, y1 = int(rng.uniform(0, 0.04) * width), height - side - 2
         tone = np.array([20, 150, 60]) if rng.random() < 0.7 else np.array([90, 90, 90])
         cv2.rectangle(canvas, (x1, y1), (x1 + side, y1 + side), tone.tolist(), -1)
-    return canvas
+        return canvas, (x1, y1, x1 + side + 1, y1 + side + 1)
+    return canvas, (0, 0, 0, 0)
