@@ -68,7 +68,8 @@ class Stretch:
     radius_mm: float64 [n], mean radius.
     segment: name per centreline point.
     edge_mm: typical length of a wall edge.
-    fold_vertices, bend_vertices, wall_vertices: seeds where polyps may grow, by kind of place.
+    places: vertices where polyps may grow, by kind of place: "fold", "bend", "wall".
+    vertex_along_mm: float64 [V], position of each vertex along the centreline.
     """
 
     surface: Surface

@@ -58,7 +58,6 @@ class Look:
     lights: NDArray[np.float64]  # [n, 4]: x, y, z in mm in the camera frame, power
     cone_inner: float
     cone_outer: float
-    fall_off: float
     vignette: float
     residue: float
     texture_seed: int
@@ -95,7 +94,6 @@ class Look:
             lights=lights,
             cone_inner=float(np.radians(rng.uniform(45, 62))),
             cone_outer=float(np.radians(rng.uniform(75, 95))),
-            fall_off=2.0,
             vignette=float(rng.uniform(0.0, 0.35)),
             residue=float(rng.uniform(0.2, 1.0)) if clinical and rng.random() < 0.18 else 0.0,
             texture_seed=int(rng.integers(2**31)),
