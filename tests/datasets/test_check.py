@@ -58,7 +58,7 @@ def test_each_fault_is_found_and_named(tmp_path: Path, kind: str, path: str, spo
 
 def test_all_faults_at_once_in_two_processes(tmp_path: Path) -> None:
     root = fixtures.stills(tmp_path)
-    for i in range(20, 29):
+    for i in range(20, 100):  # more than one portion of work, so that two processes really share it
         fixtures.pair(root / "images", root / "masks", str(i), i)
     (root / "masks/20.png").unlink()
     write_image(root / "masks/21.png", np.full((9, 9), 255, np.uint8))
