@@ -97,7 +97,7 @@ def test_depth_and_masks_agree_with_embree_on_a_colon_with_polyps(lens_kind, fov
     from polypscope.simulator import sequence
 
     made = sequence(
-        7, 4, frames=6, width=160, height=160, fov_deg=fov_deg, lens=lens_kind, fov_shape="none", negatives=0.0,
+        7, 2, frames=6, width=160, height=160, fov_deg=fov_deg, lens=lens_kind, fov_shape="none", negatives=0.0,
         triangles=60_000,
     )  # fmt: skip
     surface = made.stretch.surface
