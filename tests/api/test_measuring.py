@@ -176,6 +176,18 @@ def test_forceps_batch_with_consensus_and_named_failures(tmp_path: Path) -> None
     assert (tmp_path / "out" / "consensus.csv").is_file()
 
 
+def test_simulated_forceps_give_the_true_depth_of_the_apex(tmp_path: Path) -> None:
+    points = np.array([1.0, 0.5, 25.0]) + np.arange(4)[:, None] * 5.0 * np.array([0.6, 0.6, -0.52915])
+    rows = ["index,kind,point,x_px,y_px,x_mm,y_mm,z_mm,visible"]
+    for name, p in zip(("tip", "mark1", "mark2", "mark3"), points, strict=True):
+        x, y = cameras.project(CAMERA, p)
+        rows.append(f"7,contact,{name},{x},{y},{p[0]},{p[1]},{p[2]},{int(name != 'mark2')}")
+    (tmp_path / "forceps.csv").write_text("\n".join(rows) + "\n")
+    (tmp_path / "camera.json").write_text(CAMERA.to_json())
+    found = forceps(tmp_path / "forceps.csv", camera=tmp_path / "camera.json", out=tmp_path / "out")
+    assert found.consensus["frame 7 (extension)"].value == pytest.approx(25.0, rel=1e-3)
+
+
 def test_forceps_files_that_cannot_be_read(tmp_path: Path) -> None:
     path = tmp_path / "marks.csv"
     path.write_text("polyp,kind,x1\np,proximal,5\n")

@@ -255,3 +255,28 @@ def test_outline_lies_between_pixels_and_feret_counts_whole_pixels() -> None:
     ends, width = masks.feret(BinaryMask(((u - 44) / 30.0) ** 2 + ((v - 30) / 12.0) ** 2 <= 1.0))
     assert np.linalg.norm(ends[0] - ends[1]) == pytest.approx(60.0, abs=1.1)
     assert width == pytest.approx(24.0, abs=1.1)
+
+
+def test_predicted_depth_carries_its_uncertainty_into_the_interval() -> None:
+    mask, depth = scene((4.0, 4.0, 2.0), 20.0)
+    predicted = DepthMap(depth.values, DepthKind.Z_MM, depth.values * np.float32(0.1))
+    exact, found = caliper.measure(mask, depth, CAMERA), caliper.measure(mask, predicted, CAMERA)
+    assert exact.interval_mm is not None
+    assert found.interval_mm is not None
+    assert found.method == caliper.PREDICTED
+    assert found.interval_mm[1] / found.interval_mm[0] > 1.1 * exact.interval_mm[1] / exact.interval_mm[0]
+    # The rule for a track follows from how its frames were measured.
+    one, other = caliper.combine([exact] * 3), caliper.combine([replace(exact, method=caliper.PREDICTED)] * 3)
+    assert one.interval_mm != other.interval_mm
+
+
+def test_a_fold_in_front_and_the_edge_of_a_round_picture_are_flagged() -> None:
+    mask, depth = scene((4.0, 4.0, 2.0), 20.0, elevation_deg=60.0)
+    nearer = depth.values.copy()
+    nearer[:, :95] = 8.0
+    covered = BinaryMask(mask.values & (np.arange(200) >= 95))
+    assert "occluded" in caliper.measure(covered, DepthMap(nearer, DepthKind.Z_MM), CAMERA).flags
+    round_picture = np.zeros((200, 200), bool)
+    round_picture[:, :110] = True
+    cut = BinaryMask(mask.values & round_picture)
+    assert "truncated" in caliper.measure(cut, depth, CAMERA, field_of_view=round_picture).flags

@@ -147,6 +147,7 @@ def forceps(
         JSON list or CSV. Every entry: polyp, annotator, kind (proximal or extension). proximal: x1, y1, x2, y2 (tips)
         and major_px, or ax, ay, bx, by (ends of the major axis), or mask (a file beside this one); optionally minor_px.
         extension: marks as "x y; x y; ..." from the tip backwards (in JSON a list of pairs), optionally positions_mm.
+        The forceps.csv of a simulated sequence is read as well.
     camera
         Camera file; needed for extension, and takes distortion out of proximal entries with axis ends.
     out
@@ -173,11 +174,11 @@ def forceps(
     from polypscope.evaluation.agreement import icc
     from polypscope.geometry import forceps as geometry
     from polypscope.geometry import masks
-    from polypscope.io.masks import read_mask
+    from polypscope.io.masks import read_instances
     from polypscope.io.paths import require_file, safe_join
     from polypscope.io.tables import write_table
     from polypscope.pipeline.forceps_files import read_annotations
-    from polypscope.records import Camera
+    from polypscope.records import BinaryMask, Camera
     from polypscope.records.errors import PolypscopeError, UsageError
     from polypscope.runtime.console import note, say, show_table
     from polypscope.runtime.runlog import DISCLAIMER, RunLog
@@ -202,7 +203,9 @@ def forceps(
                 else:
                     axis, minor = entry.axis, entry.minor_px
                     if entry.mask is not None:
-                        part = masks.largest_part(read_mask(safe_join(source.parent, entry.mask)))
+                        values = read_instances(safe_join(source.parent, entry.mask))
+                        # Masks are 0 and 255; maps of polyp ids, as the simulator writes them, are small numbers.
+                        part = masks.largest_part(BinaryMask(values > (127 if values.max() > 127 else 0)))
                         if part.area_px == 0:
                             raise UsageError(f"{entry.mask}: expected a polyp, found an empty mask.")
                         axis, minor = masks.feret(part)

@@ -9,7 +9,7 @@ included; the short axis is its extent at right angles to the long one and to th
    true diameter D / cos(theta/2). That holds where the outline is a limb; where polyp and wall meet in view nothing is
    hidden; a stalk or a far foot is hidden behind the head. Which case holds is read from the relief: how far the
    background steps back at the outline, how high the outline and the apex stand over the wall, the angle of view.
-3. The factor true/D is a quadratic in those eight ratios (`geometry.calibrated`), fitted once on generated polyps that
+3. The factor true/D is a quadratic in those ten ratios (`geometry.calibrated`), fitted once on generated polyps that
    are used for nothing else; it has no dimension, so it can learn shapes but no sizes (`completion=False`: left out).
 
 Everything the figures rest on is simulated: no real image with a caliper's truth was at hand.
@@ -33,6 +33,7 @@ from polypscope.records.errors import RecordError
 
 __all__ = [
     "FLAGS",
+    "PREDICTED",
     "Chord",
     "blur_of",
     "combine",
@@ -58,6 +59,7 @@ FLAGS: Final = {
     "few_frames": "fewer than three usable frames",
 }
 
+PREDICTED: Final = "caliper-predicted"
 _TOO_FAR_MM: Final = 60.0
 _TOO_SMALL_PX: Final = 12.0
 _OBLIQUE_DEG: Final = 20.0
@@ -85,7 +87,7 @@ def measure(
     field_of_view: NDArray[np.bool_] | None = None,
     inset_px: int = 0,
     completion: bool = True,
-    interval: Conformal = calibrated.FRAME,
+    interval: Conformal | None = None,
 ) -> SizeEstimate:
     """Long and short axis in mm of the polyp under `mask`, with an interval and flags (`FLAGS`).
 
@@ -107,7 +109,7 @@ def measure(
     completion
         Whether the hidden part is estimated; without it the largest visible chord is reported.
     interval
-        The interval rule; the default one was calibrated on generated polyps with exact masks and depth.
+        The interval rule; by default the one for exact depth, or for predicted depth where the map carries sigma.
     """
     mask = one_polyp(mask)
     _check_depth(mask, depth, camera)
@@ -117,9 +119,16 @@ def measure(
         factor = float(np.clip(np.exp(calibrated.completion(chord.features)), *_FACTOR_RANGE))
     flags = _flags(mask, chord, rgb, field_of_view)
     long = chord.long_mm * factor
-    low, high = interval.interval_mm(long, relative_sigma(chord, depth, mask, flags))
-    method = "caliper" if completion else "caliper-visible"
-    return SizeEstimate(long, min(chord.short_mm, long), (low, high), interval.level, method, flags)
+    predicted = depth.sigma is not None
+    short = chord.short_mm
+    if predicted:
+        # Predicted masks and maps share a bias that exact ones do not have; it was measured once.
+        long, short = long * calibrated.PREDICTED_FACTOR, short * calibrated.PREDICTED_FACTOR
+    rule = interval or (calibrated.PREDICTED_FRAME if predicted else calibrated.FRAME)
+    low, high = rule.interval_mm(long, relative_sigma(chord, depth, mask, flags))
+    method = PREDICTED if predicted else "caliper"
+    method = method if completion else f"{method}-visible"
+    return SizeEstimate(long, min(short, long), (low, high), rule.level, method, flags)
 
 
 def largest_chord(mask: BinaryMask, depth: DepthMap, camera: Camera, *, inset_px: int = 0) -> Chord:
@@ -164,7 +173,7 @@ def relative_sigma(chord: Chord, depth: DepthMap, mask: BinaryMask, flags: Seque
 
 
 def combine(
-    estimates: Sequence[SizeEstimate], *, interval: Conformal = calibrated.TRACK, method: str = "caliper-track"
+    estimates: Sequence[SizeEstimate], *, interval: Conformal | None = None, method: str = "caliper-track"
 ) -> SizeEstimate:
     """One size for one polyp from its measurements over a track.
 
@@ -172,6 +181,7 @@ def combine(
     weights from their intervals (narrow = near, frontal, sharp), and frames far from the others lose their weight,
     because a single bad mask must not move the polyp. Errors within a track are alike (the same hidden side, the same
     depth bias), so frames do not average them away: the combined uncertainty stays at half the best frame's at least.
+    The interval rule is the one for exact or for predicted depth, as the estimates say, unless one is given.
     """
     if not estimates:
         raise RecordError.of("combine", expected="at least one size estimate of the track", found="none")
@@ -197,11 +207,11 @@ def combine(
     if len(usable) >= 3 and spread > 2.0 * float(np.median(width)):
         flags.add("disagreement")
     long = float(np.exp(centre))
+    predicted = any(e.method.startswith(PREDICTED) for e in usable)
+    rule = interval or (calibrated.PREDICTED_TRACK if predicted else calibrated.TRACK)
     ratio = np.array([e.short_mm / e.long_mm for e in usable])
     short = long * float(np.exp(_weighted_median(np.log(ratio), weight)))
-    return SizeEstimate(
-        long, min(short, long), interval.interval_mm(long, sigma), interval.level, method, tuple(sorted(flags))
-    )
+    return SizeEstimate(long, min(short, long), rule.interval_mm(long, sigma), rule.level, method, tuple(sorted(flags)))
 
 
 def rescaled(estimate: SizeEstimate, factor: float) -> SizeEstimate:
@@ -241,9 +251,10 @@ def blur_of(rgb: NDArray[np.uint8], mask: BinaryMask) -> float:
 
 
 def _features(relief: Relief, rays: Array, points: Array, i: int, j: int, long: float, short: float) -> Array:
-    """Eight dimensionless numbers about the chord (i, j); zeros stand for "no wall to judge by"."""
+    """Ten dimensionless numbers about the chord (i, j); zeros stand for "no wall to judge by"."""
     half_angle = 0.5 * float(np.arccos(np.clip(rays[i] @ rays[j], -1.0, 1.0)))
-    step = float(np.mean(np.clip(np.nan_to_num(relief.step) / long, 0.0, 0.1))) * 10.0
+    steps = np.clip(np.nan_to_num(np.append(relief.step, 0.0)) / long, 0.0, 0.1) * 10.0
+    at_ends = np.sort(steps[[min(i, len(steps) - 1), min(j, len(steps) - 1)]])
     ranges = np.linalg.norm(points[[i, j]], axis=1)
     depth_difference = abs(float(ranges[0] - ranges[1])) / long
     apex = ends_low = ends_high = elevation = 0.0
@@ -257,11 +268,13 @@ def _features(relief: Relief, rays: Array, points: Array, i: int, j: int, long: 
             -np.log(np.cos(min(half_angle, 1.3))),
             apex,
             elevation,
-            step,
+            float(np.mean(steps[:-1])),
             ends_low,
             ends_high,
             min(depth_difference, 1.0),
             min(short / long, 1.0),
+            float(at_ends[0]),
+            float(at_ends[1]),
         ]
     )
 

@@ -149,10 +149,11 @@ def _local_depth(
     within = (rows >= 0) & (rows < t.shape[0]) & (columns >= 0) & (columns < t.shape[1])
     rows, columns = np.clip(rows, 0, t.shape[0] - 1), np.clip(columns, 0, t.shape[1] - 1)
     take = within & usable[rows, columns]
-    # A head hides part of its stalk: pixels beyond such a step lie on another surface and would tilt the plane.
-    here = _filled_from_nearest(np.where(usable[at[:, 0], at[:, 1]], t[at[:, 0], at[:, 1]], np.nan), at, t, usable)
-    with np.errstate(invalid="ignore"):
-        take &= np.abs(t[rows, columns] - here[:, None]) < step_mm
+    if np.isfinite(step_mm):
+        # A head hides part of its stalk: pixels beyond such a step lie on another surface and would tilt the plane.
+        here = _filled_from_nearest(np.where(usable[at[:, 0], at[:, 1]], t[at[:, 0], at[:, 1]], np.nan), at, t, usable)
+        with np.errstate(invalid="ignore"):
+            take &= np.abs(t[rows, columns] - here[:, None]) < step_mm
     weight = take * np.exp(-(dy**2 + dx**2) / (2.0 * (window / 1.5) ** 2))
     inverse = np.where(take, 1.0 / np.where(take, t[rows, columns], 1.0), 0.0)
     total = weight.sum(axis=1)

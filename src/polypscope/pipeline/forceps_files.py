@@ -1,4 +1,4 @@
-"""Forceps annotations from JSON or CSV, checked entry by entry, so that a mistake is named by its row."""
+"""Forceps annotations from JSON, CSV or a simulation, checked entry by entry, so that a mistake is named by its row."""
 
 from __future__ import annotations
 
@@ -47,10 +47,38 @@ def read_annotations(path: Path) -> list[ForcepsEntry]:
             raise DamagedInput(f"{path}: expected a list of annotations, found something else; see the documentation.")
         rows: list[Mapping[str, Any]] = content
     else:
-        rows = list(read_table(path, columns=("polyp", "kind")).iter_rows(named=True))
+        table = read_table(path, columns=("kind",))
+        if {"index", "point", "x_px", "y_px"} <= set(table.columns):
+            rows = _simulated(list(table.iter_rows(named=True)))
+        else:
+            rows = list(read_table(path, columns=("polyp", "kind")).iter_rows(named=True))
     if not rows:
         raise DamagedInput(f"{path}: expected at least one annotation, found none.")
     return [_entry(path, number, row) for number, row in enumerate(rows, start=1)]
+
+
+def _simulated(points: list[dict[str, Any]]) -> list[Mapping[str, Any]]:
+    """Entries from a simulator's `forceps.csv`: one for each frame, polyps named by it; hidden points are left out."""
+    frames: dict[int, list[dict[str, Any]]] = {}
+    for point in points:
+        if point.get("visible", 1):
+            frames.setdefault(int(point["index"]), []).append(point)
+    rows: list[Mapping[str, Any]] = []
+    for index, found in frames.items():
+        at = {str(p["point"]): (p["x_px"], p["y_px"]) for p in found}
+        row: dict[str, Any] = {"polyp": f"frame {index}", "annotator": "simulator"}
+        if {"tip_a", "tip_b"} <= set(at):
+            (x1, y1), (x2, y2) = at["tip_a"], at["tip_b"]
+            rows.append(
+                {**row, "kind": "proximal", "x1": x1, "y1": y1, "x2": x2, "y2": y2, "mask": f"masks/{index:06d}.png"}
+            )
+        elif "tip" in at:
+            numbers = sorted(int(k[4:]) for k in at if k.startswith("mark"))
+            marks = [list(at["tip"]), *(list(at[f"mark{n}"]) for n in numbers)]
+            rows.append(
+                {**row, "kind": "extension", "marks": marks, "positions_mm": [0.0, *(5.0 * n for n in numbers)]}
+            )
+    return rows
 
 
 def _entry(path: Path, number: int, row: Mapping[str, Any]) -> ForcepsEntry:

@@ -27,7 +27,7 @@ from polypscope.pipeline.models import Models
 from polypscope.records import BinaryMask, Camera, DepthKind, DepthMap, UsageError
 from polypscope.records.errors import DamagedInput, MissingInput
 
-__all__ = ["Predictions", "depth_frames", "polyp_views", "sequences", "sparse_frames"]
+__all__ = ["Predictions", "depth_frames", "matching", "polyp_views", "sequences", "sparse_frames"]
 
 _LEAST_PIXELS = 30
 _THRESHOLD = 0.5
@@ -117,7 +117,7 @@ def polyp_views(
                 camera=camera,
                 true_mask=BinaryMask(instances == i),
                 true_depth=truth,
-                predicted_mask=None if mask is None else _matching(mask, instances == i),
+                predicted_mask=None if mask is None else matching(mask, instances == i),
                 predicted_depth=None if predicted is None else _fitted(predicted, truth),
                 doctor_mm=None if doctors is None else doctors.get(name),
                 group=group,
@@ -217,7 +217,7 @@ def _seen(truth: DepthMap, clip: ClipFiles) -> DepthMap:
     return truth if seen is None else DepthMap(np.where(seen, truth.values, np.float32(np.nan)), truth.kind)
 
 
-def _matching(mask: NDArray[np.bool_], truth: NDArray[np.bool_]) -> BinaryMask | None:
+def matching(mask: NDArray[np.bool_], truth: NDArray[np.bool_]) -> BinaryMask | None:
     """The predicted part that overlaps a true polyp most, if it overlaps it at all well (IoU of a tenth)."""
     count, labels = cv2.connectedComponents(mask.astype(np.uint8), connectivity=8)
     if count < 2:
