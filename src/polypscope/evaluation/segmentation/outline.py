@@ -40,7 +40,7 @@ def compare_outlines(
 
     >>> a = np.zeros((50, 50), np.uint8); a[10:20, 10:20] = 255
     >>> compare_outlines(a, 128, np.roll(a, 3, axis=1), 127, 0.0)
-    Outlines(boundary_f=0.3333333333333333, hausdorff95_px=3.0)
+    Outlines(boundary_f=0.3888888888888889, hausdorff95_px=3.0)
     """
     diagonal = math.hypot(*truth.shape)
     t, p = outline_pixels(truth, truth_above), outline_pixels(prediction, above)
