@@ -90,6 +90,32 @@ class Memory(nn.Module):
         return self.expand(told * self.gate(torch.cat([now, told], 1)).sigmoid())
 
 
+class Presence(nn.Module):
+    """Is there a polyp in this frame at all? A frame that surely has none has its map pushed down as a whole.
+
+    The decoder judges place by place and is easily drawn to a fold; this looks at the whole frame. It can only lower
+    the map, and leaves it alone wherever it leans towards "yes".
+    """
+
+    STRENGTH = 6.0
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.look = nn.Conv2d(channels, 64, 1)
+        self.judge = nn.Sequential(nn.Linear(128, 32), nn.ReLU(), nn.Linear(32, 1))
+        nn.init.zeros_(self.judge[2].weight)  # an untrained one says "maybe", which changes nothing
+        nn.init.zeros_(self.judge[2].bias)
+
+    def forward(self, high: Tensor) -> Tensor:
+        """Stride-16 features (B, C, h, w) → logit (B, 1)."""
+        seen = torch.relu(self.look(high))
+        return self.judge(torch.cat([seen.amax((2, 3)), seen.mean((2, 3))], 1))
+
+    def lower(self, logits: Tensor, high: Tensor) -> Tensor:
+        """Logits (B, 1, H, W), lowered where the frame looks empty."""
+        return logits + self.STRENGTH * self(high).clamp(max=0.0)[:, :, None, None]
+
+
 class State(NamedTuple):
     """What is remembered between frames; zeros mean "nothing yet"."""
 
@@ -125,8 +151,9 @@ class StreamSegmenter(nn.Module):
         self.head16 = nn.Conv2d(96, 1, 1)
         self.head8 = nn.Conv2d(48, 1, 1)
         self.head4 = nn.Conv2d(32, 1, 1)
-        # Single pictures teach the memory nothing: it is trained afterwards, by `training.heads`.
+        # These are trained afterwards on the frozen rest, by `training.heads` and `training.presence`.
         self.memory = Memory(96, WIDTH).requires_grad_(False)
+        self.presence = Presence(96).requires_grad_(False)
 
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Features of one frame: stride 4, stride 8, and the stride-16 map that the memory works on."""
@@ -137,7 +164,10 @@ class StreamSegmenter(nn.Module):
         """Logits at strides 4, 8 and 16, finest first."""
         m8 = self.merge8(high, f8)
         m4 = self.merge4(m8, f4)
-        return [self.head4(m4), self.head8(m8), self.head16(high)]
+        logits = self.head4(m4)
+        if not self.training:
+            logits = self.presence.lower(logits, high)
+        return [logits, self.head8(m8), self.head16(high)]
 
     def forward(self, x: Tensor) -> Tensor | list[Tensor]:
         """Single pictures: logits (B, 1, H, W); in training, the maps at strides 4, 8 and 16 for deep supervision."""

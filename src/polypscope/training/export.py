@@ -63,9 +63,9 @@ def load_trained(checkpoint: Path) -> tuple[nn.Module, TrainConfig]:
         reason = " ".join(str(error).split())[:120]
         raise ModelError(f"{checkpoint}: expected a checkpoint of `polypscope train`, found: {reason}.") from None
     model = create(config.model.name, **config.model.arguments)
-    # A segmenter that was trained on single pictures has no memory yet; its fresh one adds nothing.
+    # A segmenter fresh from the image recipe has no memory and no presence head yet; untrained, they change nothing.
     missing, _ = model.load_state_dict(content.get("average", content["model"]), strict=False)
-    if any(not name.startswith("memory.") for name in missing):
+    if any(not name.startswith(("memory.", "presence.")) for name in missing):
         raise ModelError(f"{checkpoint}: expected all weights of {config.model.name}, found none for {missing[0]}.")
     return model.eval(), config
 

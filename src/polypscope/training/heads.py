@@ -7,6 +7,7 @@ is not touched, so that single pictures are segmented as before.
 from __future__ import annotations
 
 import csv
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from polypscope.training.data import decoded
 from polypscope.training.export import load_trained
 from polypscope.training.loop import gather
 from polypscope.training.losses import boundary_weight, structure_loss
+from polypscope.training.presence import train_presence
 from polypscope.training.simulated import render_shards
 
 
@@ -144,7 +146,7 @@ def train_heads(
     started, recent = time.perf_counter(), []
     for step, (rgb, mask, ray_mm, rays) in enumerate(loader, start=first):
         progress = step / spec.steps
-        rate = spec.rate * min(1.0, (step + 1) / 50) * (0.5 * (1 + np.cos(np.pi * progress)) + 1e-3)
+        rate = spec.rate * min(1.0, (step + 1) / 50) * (0.5 * (1 + math.cos(math.pi * progress)) + 1e-3)
         for group in optimiser.param_groups:
             group["lr"] = rate
         batch, frames = mask.shape[:2]
@@ -186,7 +188,7 @@ def train_heads(
 
 
 def run_heads(config: HeadsConfig, say: Callable[[str], None] = print) -> Path:
-    """Render what is missing, train both heads, and write `weights.pt` (image part with its memory) and `depth.pt`."""
+    """Render what is missing, train all heads, and write `weights.pt` (the whole segmenter) and `depth.pt`."""
     model, base = load_trained(config.checkpoint)
     if not isinstance(model, StreamSegmenter):
         raise UsageError(f"{config.checkpoint}: expected a pns_plus_stream, found {base.model.name}; heads need it.")
@@ -199,6 +201,7 @@ def run_heads(config: HeadsConfig, say: Callable[[str], None] = print) -> Path:
     )  # fmt: skip
     heads = torch.load(train_heads(model, images, masks, config.simulated, config.out, spec, say), weights_only=True)
     model.memory.load_state_dict(heads["memory"])
+    train_presence(model, images, masks, say=say)
     torch.save({"model": model.state_dict(), "config": base.model_dump_json()}, config.out / "weights.pt")
     torch.save({"depth": heads["depth"], "channels": heads["channels"]}, config.out / "depth.pt")
     return config.out / "weights.pt"
