@@ -105,6 +105,7 @@ def train_presence(
     head = model.presence.requires_grad_(True)
     torch.manual_seed(seed)
     nn.init.normal_(head.judge[2].weight, std=0.1)
+    nn.init.zeros_(head.judge[2].bias)
     optimiser = torch.optim.AdamW(head.parameters(), lr=2e-3, weight_decay=0.05)
     for epoch in range(epochs):
         for group in optimiser.param_groups:
