@@ -12,7 +12,6 @@ pytest.importorskip("onnx", reason="exporting needs the train extra")
 
 from polypscope.api.export import export  # noqa: E402
 from polypscope.models.depth_head import DepthHead  # noqa: E402
-from polypscope.models.pns_plus_stream import StreamSegmenter  # noqa: E402
 from polypscope.models.registry import create  # noqa: E402
 from polypscope.records import Camera  # noqa: E402
 from polypscope.records.errors import MissingInput, ModelError, UsageError  # noqa: E402
@@ -27,8 +26,6 @@ def _checkpoint(folder: Path, name: str, **arguments: object) -> Path:
     )
     torch.manual_seed(0)
     model = create(name, **arguments)
-    if isinstance(model, StreamSegmenter):
-        torch.nn.init.normal_(model.memory.expand.weight, std=0.1)
     path = folder / f"{name}.pt"
     torch.save({"model": model.state_dict(), "config": config.model_dump_json()}, path)
     return path

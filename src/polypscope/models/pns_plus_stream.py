@@ -7,7 +7,7 @@ added to the stride-16 features of the frame, so that with an empty state the ne
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from polypscope.models.depthwise import DepthwiseConv2d
 from polypscope.models.efficientnet_lite import MEAN, STD, EfficientNetLite
 from polypscope.models.ns_block import NSBlock
+from polypscope.records.errors import UsageError
 
 PAST, WIDTH = 3, 32  # frames and channels that are remembered
 
@@ -65,7 +66,7 @@ class Merge(nn.Module):
         return self.mix(torch.relu(self.fine(fine) + _resize(self.coarse(coarse), fine.shape[-2:])))
 
 
-class Memory(nn.Module):
+class LearnedMemory(nn.Module):
     """What the anchor and the last frames say about this one: PNS+'s global-to-local pair of NS blocks, causal.
 
     Raw affinities to an empty (all-zero) memory are zero and nothing here has a bias, so an empty state adds nothing.
@@ -81,6 +82,10 @@ class Memory(nn.Module):
         self.expand = nn.Conv2d(width, channels, 1, bias=False)
         nn.init.zeros_(self.expand.weight)
 
+    def key(self, high: Tensor) -> Tensor:
+        """What is remembered of a frame's features."""
+        return self.squeeze(high)
+
     def forward(self, now: Tensor, past: Tensor, anchor: Tensor) -> Tensor:
         """now, anchor (B, W, h, w); past (B, T, W, h, w) → what to add to the features, (B, C, h, w)."""
         asked = now[:, None]
@@ -88,6 +93,43 @@ class Memory(nn.Module):
         told = told + self.near(asked + told, past)
         told = told[:, 0]
         return self.expand(told * self.gate(torch.cat([now, told], 1)).sigmoid())
+
+
+class MatchingMemory(nn.Module):
+    """Logits of the anchor and the last frames, moved to where their features match, averaged with this frame's own.
+
+    The attention of the NS block with the softmax of the paper's equations, but nothing to learn: queries and keys are
+    the normalised stride-16 features, the window is 3x3, the values are the earlier frames' logits. A place counts the
+    less, the less its best match resembles it, so that a memory of another scene counts for nothing.
+    """
+
+    WEIGHT, SHARPNESS, REFUSAL = 0.8, 30.0, 20
+
+    def key(self, high: Tensor) -> Tensor:
+        """What is remembered of a frame's features: their directions."""
+        return nn.functional.normalize(high, dim=1)
+
+    def forward(self, now: Tensor, own: Tensor, keys: Tensor, beliefs: Tensor) -> Tensor:
+        """now (B, C, h, w), own (B, 1, H, W) logits; keys (B, T, C, h, w), beliefs (B, T, 1, H, W) → (B, 1, H, W)."""
+        height, width = now.shape[-2:]
+        size = own.shape[-2:]
+        reach = (size[0] // height, size[1] // width)
+        total, weights = own, torch.ones_like(own)
+        for t in range(keys.shape[1]):
+            near = nn.functional.pad(keys[:, t], (1, 1, 1, 1))
+            moves = [(dy, dx) for dy in range(3) for dx in range(3)]
+            alike = torch.cat(
+                [(now * near[:, :, dy : dy + height, dx : dx + width]).sum(1, keepdim=True) for dy, dx in moves], 1
+            )
+            share = _resize((self.SHARPNESS * alike).softmax(1), size)
+            trust = self.WEIGHT * _resize(alike.amax(1, keepdim=True).clamp(0, 1) ** self.REFUSAL, size)
+            belief = nn.functional.pad(beliefs[:, t], (reach[1], reach[1], reach[0], reach[0]), mode="replicate")
+            moved = torch.zeros_like(own)
+            for index, (dy, dx) in enumerate(moves):
+                y, x = dy * reach[0], dx * reach[1]
+                moved = moved + share[:, index : index + 1] * belief[:, :, y : y + size[0], x : x + size[1]]
+            total, weights = total + trust * moved, weights + trust
+        return total / weights
 
 
 class Presence(nn.Module):
@@ -120,17 +162,10 @@ class Presence(nn.Module):
 class State(NamedTuple):
     """What is remembered between frames; zeros mean "nothing yet"."""
 
-    memory: Tensor  # (B, PAST, WIDTH, h, w), newest first
-    anchor: Tensor  # (B, WIDTH, h, w)
+    memory: Tensor  # (B, PAST, W, h, w): keys of the last frames, newest first
+    beliefs: Tensor  # (B, PAST + 1, 1, H, W): their logits before any memory, then the anchor's
+    anchor: Tensor  # (B, W, h, w): the anchor's key
     count: Tensor  # (B, 1, 1, 1): frames since the anchor
-
-    @staticmethod
-    def empty(batch: int, height: int, width: int) -> State:
-        """For an input of height × width pixels."""
-        h, w = -(-height // 16), -(-width // 16)
-        return State(
-            torch.zeros(batch, PAST, WIDTH, h, w), torch.zeros(batch, WIDTH, h, w), torch.zeros(batch, 1, 1, 1)
-        )
 
 
 class StreamSegmenter(nn.Module):
@@ -139,10 +174,13 @@ class StreamSegmenter(nn.Module):
     Parameters
     ----------
     encoder : variant of EfficientNet-Lite.
+    memory : "matching" (ships; nothing to learn) or "learned" (PNS+'s pair of NS blocks, trained by `training.heads`).
     """
 
-    def __init__(self, encoder: str = "lite1") -> None:
+    def __init__(self, encoder: str = "lite1", memory: Literal["matching", "learned"] = "matching") -> None:
         super().__init__()
+        if memory not in ("matching", "learned"):
+            raise UsageError(f"Memory: expected matching or learned, found {memory!r}.")
         self.encoder = EfficientNetLite(encoder)
         _, c4, c8, c16, c32 = self.encoder.channels
         self.context = Context(c32, 96)
@@ -153,7 +191,7 @@ class StreamSegmenter(nn.Module):
         self.head8 = nn.Conv2d(48, 1, 1)
         self.head4 = nn.Conv2d(32, 1, 1)
         # These are trained afterwards on the frozen rest, by `training.heads` and `training.presence`.
-        self.memory = Memory(96, WIDTH).requires_grad_(False)
+        self.memory = LearnedMemory(96, WIDTH).requires_grad_(False) if memory == "learned" else MatchingMemory()
         self.presence = Presence(96).requires_grad_(False)
 
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -169,22 +207,41 @@ class StreamSegmenter(nn.Module):
         if not self.training:
             # Averaging 3x3 removes specks of a few pixels, which would each count as a finding.
             logits = nn.functional.avg_pool2d(logits, 3, 1, 1, count_include_pad=False)
-            logits = self.presence.cap(logits, high)
         return [logits, self.head8(m8), self.head16(high)]
 
     def forward(self, x: Tensor) -> Tensor | list[Tensor]:
         """Single pictures: logits (B, 1, H, W); in training, the maps at strides 4, 8 and 16 for deep supervision."""
-        logits = self.decode(*self.encode(x))
-        return logits if self.training else _resize(logits[0], x.shape[-2:])
+        features = self.encode(x)
+        logits = self.decode(*features)
+        return logits if self.training else _resize(self.presence.cap(logits[0], features[2]), x.shape[-2:])
 
-    def step(self, features: tuple[Tensor, Tensor, Tensor], state: State) -> tuple[list[Tensor], State]:
-        """Logits of one encoded frame given what was seen before it, and what to remember after it."""
+    def empty_state(self, batch: int, height: int, width: int) -> State:
+        """Nothing seen yet, for inputs of height × width pixels."""
+        keys = WIDTH if isinstance(self.memory, LearnedMemory) else 96
+        h, w = height // 16, width // 16
+        return State(
+            torch.zeros(batch, PAST, keys, h, w),
+            torch.zeros(batch, PAST + 1, 1, height // 4, width // 4),
+            torch.zeros(batch, keys, h, w),
+            torch.zeros(batch, 1, 1, 1),
+        )
+
+    def step(self, features: tuple[Tensor, Tensor, Tensor], state: State) -> tuple[Tensor, State]:
+        """Logits (B, 1, H/4, W/4) of one encoded frame given what was seen before it, and what to remember after it."""
         f4, f8, high = features
-        now = self.memory.squeeze(high)
-        logits = self.decode(f4, f8, high + self.memory(now, state.memory, state.anchor))
-        anchor = torch.where(state.count > 0, state.anchor, now)
+        now = self.memory.key(high)
+        if isinstance(self.memory, LearnedMemory):
+            own = logits = self.decode(f4, f8, high + self.memory(now, state.memory, state.anchor))[0]
+        else:
+            own = self.decode(f4, f8, high)[0]
+            keys = torch.cat([state.memory, state.anchor[:, None]], 1)
+            logits = self.memory(now, own, keys, state.beliefs)
+        known = state.count > 0
+        anchor = torch.where(known, state.anchor, now)
+        first = torch.where(known, state.beliefs[:, -1], own)
         memory = torch.cat([now[:, None], state.memory[:, :-1]], 1)
-        return logits, State(memory, anchor, state.count + 1)
+        beliefs = torch.cat([own[:, None], state.beliefs[:, : PAST - 1], first[:, None]], 1)
+        return self.presence.cap(logits, high), State(memory, beliefs, anchor, state.count + 1)
 
     def window(self, frames: Tensor) -> Tensor:
         """Logits (B, 1, H, W) of the last of several frames (B, 1 + n, 3, H, W): the anchor, then up to four in order.
@@ -193,12 +250,21 @@ class StreamSegmenter(nn.Module):
         """
         batch, count = frames.shape[:2]
         f4, f8, high = (level.unflatten(0, (batch, count)) for level in self.encode(frames.flatten(0, 1)))
-        squeezed = self.memory.squeeze(high.flatten(0, 1)).unflatten(0, (batch, count))
-        past = squeezed[:, 1:-1].flip(1)
-        past = nn.functional.pad(past, (0, 0, 0, 0, 0, 0, 0, PAST - past.shape[1]))
-        told = self.memory(squeezed[:, -1], past, squeezed[:, 0])
-        logits = self.decode(f4[:, -1], f8[:, -1], high[:, -1] + told)
-        return _resize(logits[0], frames.shape[-2:])
+        keys = self.memory.key(high.flatten(0, 1)).unflatten(0, (batch, count))
+        past = _padded(keys[:, 1:-1].flip(1))
+        if isinstance(self.memory, LearnedMemory):
+            told = self.memory(keys[:, -1], past, keys[:, 0])
+            logits = self.decode(f4[:, -1], f8[:, -1], high[:, -1] + told)[0]
+        else:
+            own = self.decode(f4.flatten(0, 1), f8.flatten(0, 1), high.flatten(0, 1))[0].unflatten(0, (batch, count))
+            beliefs = torch.cat([_padded(own[:, 1:-1].flip(1)), own[:, :1]], 1)
+            logits = self.memory(keys[:, -1], own[:, -1], torch.cat([past, keys[:, :1]], 1), beliefs)
+        return _resize(self.presence.cap(logits, high[:, -1]), frames.shape[-2:])
+
+
+def _padded(past: Tensor) -> Tensor:
+    """(B, n, C, h, w) with zeros for frames that there were not."""
+    return nn.functional.pad(past, (0, 0, 0, 0, 0, 0, 0, PAST - past.shape[1]))
 
 
 class StreamGraph(nn.Module):
@@ -208,10 +274,10 @@ class StreamGraph(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, image: Tensor, memory: Tensor, anchor: Tensor, count: Tensor) -> tuple[Tensor, ...]:
-        """image (B, H, W, 3) uint8 → probability (B, 1, H, W), next memory, anchor and count, features."""
+    def forward(self, image: Tensor, *remembered: Tensor) -> tuple[Tensor, ...]:
+        """image (B, H, W, 3) uint8 and a state → probability (B, 1, H, W), the next state, features."""
         x = (image.permute(0, 3, 1, 2).float() - MEAN) / STD
         features = self.model.encode(x)
-        logits, state = self.model.step(features, State(memory, anchor, count))
-        probability = _resize(logits[0], x.shape[-2:]).sigmoid()
+        logits, state = self.model.step(features, State(*remembered))
+        probability = _resize(logits, x.shape[-2:]).sigmoid()
         return (probability, *state, *features)

@@ -81,7 +81,7 @@ def write_graph(model: nn.Module, name: str, path: Path, size: int) -> InputSpec
     if isinstance(model, StreamSegmenter):
         graph: nn.Module = StreamGraph(model)
         state = [f"state_{field}" for field in State._fields]
-        inputs, arguments = ["image", *state], (image, *State.empty(1, size, size))
+        inputs, arguments = ["image", *state], (image, *model.empty_state(1, size, size))
         outputs = ["probability", *(f"next_{field}" for field in State._fields), *FEATURES]
     else:
         graph, inputs, outputs, arguments = ImageGraph(model, 127.0, 128.0), ["image"], ["probability"], (image,)
@@ -107,7 +107,7 @@ def measure_parity(model: nn.Module, path: Path, size: int, steps: int = 4) -> P
     rng = np.random.default_rng(0)
     streaming = isinstance(model, StreamSegmenter)
     graph = StreamGraph(model).eval() if streaming else ImageGraph(model, 127.0, 128.0).eval()
-    state = State.empty(1, size, size) if streaming else ()
+    state = model.empty_state(1, size, size) if streaming else ()
     theirs = {f"state_{field}": value.numpy() for field, value in zip(State._fields, state, strict=False)}
     worst, worst_state = 0.0, 0.0
     for _ in range(steps):
@@ -118,7 +118,7 @@ def measure_parity(model: nn.Module, path: Path, size: int, steps: int = 4) -> P
             worst = max(worst, float(np.abs(expected.numpy() - found["probability"]).max()))
             continue
         worst = max(worst, float(np.abs(expected[0].numpy() - found["probability"]).max()))
-        state = State(*expected[1:4])
+        state = State(*expected[1 : 1 + len(State._fields)])
         theirs = {f"state_{field}": found[f"next_{field}"] for field in State._fields}
         for field, value in zip(State._fields, state, strict=True):
             scale = max(1.0, float(value.abs().max()))

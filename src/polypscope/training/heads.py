@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from polypscope.models.depth_head import DepthHead
-from polypscope.models.pns_plus_stream import PAST, StreamSegmenter
+from polypscope.models.pns_plus_stream import PAST, LearnedMemory, StreamSegmenter
 from polypscope.records.errors import UsageError
 from polypscope.training.augment import AugmentSpec, augment
 from polypscope.training.clips import SimulatedClips, clip_from_still, spoil
@@ -124,8 +124,9 @@ def train_heads(
     torch.set_num_threads(spec.threads)
     torch.manual_seed(spec.seed)
     model = model.to(memory_format=torch.channels_last).eval().requires_grad_(False)
-    model.memory.requires_grad_(True)
-    if not model.memory.expand.weight.detach().any():
+    learns = isinstance(model.memory, LearnedMemory)
+    if learns:
+        model.memory.requires_grad_(True)
         nn.init.normal_(model.memory.expand.weight, std=1e-3)
     channels = (model.encoder.channels[1], model.encoder.channels[2], 96)
     depth = DepthHead(channels).to(memory_format=torch.channels_last)
@@ -154,7 +155,7 @@ def train_heads(
         with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
             encoded = model.encode(x)
         unfolded = tuple(level.unflatten(0, (batch, frames)) for level in encoded)
-        remembered = memory_loss(model, unfolded, mask, 1 + step % (frames - 1))
+        remembered = memory_loss(model, unfolded, mask, 1 + step % (frames - 1)) if learns else torch.zeros(())
         # Two frames of each simulated clip are enough for depth: neighbours look alike.
         chosen = torch.isfinite(ray_mm).flatten(1).any(1)
         measured = torch.zeros(())
@@ -168,6 +169,8 @@ def train_heads(
                 guess = depth(*parts, view, field)
             measured = depth_loss(guess.float(), ray_mm[chosen][:, picked].flatten(0, 1))
         loss = remembered + measured
+        if not loss.requires_grad:
+            continue  # only stills in this batch, and a memory that has nothing to learn
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(parameters, 1.0)
