@@ -8,7 +8,7 @@ from typing import Any
 
 __all__ = ["Demo", "demo"]
 
-_SEED, _INDEX, _FRAMES, _SIDE = 26, 5, 300, 416
+_SEED, _INDEX, _FRAMES, _SIDE = 10, 0, 300, 416
 
 
 @dataclass(frozen=True)
