@@ -150,6 +150,8 @@ def train_heads(
         rate = spec.rate * min(1.0, (step + 1) / 50) * (0.5 * (1 + math.cos(math.pi * progress)) + 1e-3)
         for group in optimiser.param_groups:
             group["lr"] = rate
+        if not learns:  # depth alone needs no neighbours, which look alike
+            rgb, mask, ray_mm = rgb[:, [0, -1]], mask[:, [0, -1]], ray_mm[:, [0, -1]]
         batch, frames = mask.shape[:2]
         x = ((rgb.flatten(0, 1).permute(0, 3, 1, 2).float() - 127) / 128).contiguous(memory_format=torch.channels_last)
         with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
