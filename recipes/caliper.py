@@ -26,10 +26,10 @@ from polypscope.simulator.polyps import sample_model
 from polypscope.simulator.specimens import Specimen, specimens
 
 FIT_SEED, INTERVAL_SEED, PREDICTED_SEED = 20_001, 20_002, 400_000
-RIDGE, CLIP = 3.0, 0.03
+RIDGE, CLIP, SPOILED_WEIGHT = 3.0, 0.03, 0.1
 
 
-def spoiled(view: Specimen, rng: np.random.Generator) -> tuple[BinaryMask, DepthMap]:
+def spoiled(view: Specimen, rng: np.random.Generator) -> tuple[BinaryMask, DepthMap, bool]:
     """A quarter of the views with noise on the depth and a mask that is a pixel off."""
     noise = float(rng.choice([0.0] * 6 + [0.005, 0.02]))
     mask, z = view.mask.values, view.depth.values
@@ -38,22 +38,23 @@ def spoiled(view: Specimen, rng: np.random.Generator) -> tuple[BinaryMask, Depth
         if view.mask.area_px > 60:
             change = int(rng.integers(-1, 2))
             mask = ndimage.binary_dilation(mask) if change > 0 else ndimage.binary_erosion(mask) if change else mask
-    return BinaryMask(np.ascontiguousarray(mask)), DepthMap(z, DepthKind.Z_MM)
+    return BinaryMask(np.ascontiguousarray(mask)), DepthMap(z, DepthKind.Z_MM), noise > 0
 
 
 def fit_completion(polyps: int, views: int) -> np.ndarray:
     """Ridge regression of log(true / chord) on the monomials, with weights that ignore the worst tenth (Huber)."""
     rng = np.random.default_rng(FIT_SEED)
-    features, target = [], []
+    features, target, importance = [], [], []
     for number in range(polyps):
         for view in specimens(sample_model(rng), rng, views):
-            mask, depth = spoiled(view, rng)
+            mask, depth, rough = spoiled(view, rng)
             try:
                 chord = caliper.largest_chord(caliper.one_polyp(mask), depth, view.camera)
             except PolypscopeError:
                 continue
             features.append(chord.features)
             target.append(np.log(view.model.size_mm / chord.long_mm))
+            importance.append(view.model.size_mm * (SPOILED_WEIGHT if rough else 1.0))
         if number % 50 == 0:
             print(f"# completion: polyp {number} of {polyps}", file=sys.stderr, flush=True)
     design, y = calibrated.monomials(np.array(features)), np.array(target)
@@ -62,10 +63,12 @@ def fit_completion(polyps: int, views: int) -> np.ndarray:
     z = (design - mean) / scale
     penalty = RIDGE * np.eye(z.shape[1])
     penalty[0, 0] = 0.0
-    weight = np.ones(len(y))
+    # Errors count in mm, so large polyps weigh more.
+    base = np.array(importance) / np.mean(importance)
+    weight = base
     for _ in range(50):
         c = np.linalg.solve(z.T @ (z * weight[:, None]) + penalty, z.T @ (weight * y))
-        weight = np.minimum(1.0, CLIP / np.maximum(np.abs(y - z @ c), 1e-9))
+        weight = base * np.minimum(1.0, CLIP / np.maximum(np.abs(y - z @ c), 1e-9))
     raw = c / scale
     raw[0] = c[0] - float(np.sum(c[1:] * mean[1:] / scale[1:]))
     print(f"# completion: {len(y)} views, mean |log error| {np.abs(y).mean():.4f} -> {np.abs(y - z @ c).mean():.4f}")

@@ -64,7 +64,7 @@ _TOO_FAR_MM: Final = 60.0
 _TOO_SMALL_PX: Final = 12.0
 _OBLIQUE_DEG: Final = 20.0
 _BLUR: Final = 0.62
-_FACTOR_RANGE: Final = (0.9, 1.5)
+_FACTOR_RANGE: Final = (0.93, 1.3)
 
 
 @dataclass(frozen=True, slots=True)
