@@ -165,6 +165,6 @@ if __name__ == "__main__":
         print(")")
         calibrated.COEFFICIENTS[:] = raw
     if part == "predicted":
-        fit_predicted(120, 16)
+        fit_predicted(60, 10)
     if part in ("all", "intervals"):
         fit_intervals(200, 4)
