@@ -135,3 +135,9 @@ def test_what_jumps_about_or_sits_at_the_edge_has_to_be_seen_longer() -> None:
     cut_off = first_shown([[replace(found_at(100, 80), truncated=True)] for _ in range(30)])
     assert steady < restless
     assert steady < cut_off
+
+
+def test_alike_polyps_one_after_the_other_are_two() -> None:
+    before = [[found_at(60, 60)] for _ in range(10)]
+    after = [[found_at(260, 190)] for _ in range(10)]
+    assert [t.id for t in _run(stream(*before, *[None] * 40, *after))[0].tracks()] == [1, 2]

@@ -31,7 +31,8 @@ class FollowSettings:
     score .66 to .87 in simulated video it has not seen, its true ones .93 and more (`benchmarks/follow_simulated.py`).
     alarm_evidence: log-odds that start an alarm. alarm_hits: at least so many detections. hold_s: a confirmed polyp is
     shown for so long without a detection. lost_s: after so long without one it counts as out of sight. memory_s: so
-    long it can come back under its old number. miss_loss: log-odds lost by a candidate for each frame without it.
+    long it can come back near its place under its old number; jump_s: so long anywhere, if it looks the same.
+    miss_loss: log-odds lost by a candidate for each frame without it.
     """
 
     threshold: float = 0.5
@@ -40,8 +41,8 @@ class FollowSettings:
     alarm_hits: int = 3
     hold_s: float = 0.2
     lost_s: float = 0.6
-    near_s: float = 3.0
-    memory_s: float = 20.0
+    jump_s: float = 1.0
+    memory_s: float = 3.0
     miss_loss: float = 1.5
     evidence_limit: float = 9.0
     alike_near: float = 0.6
@@ -232,10 +233,11 @@ class Follower:
                 continue
             alike = _alike(old.appearance, track.appearance)
             near = _nearness(old.box, track.box) if old.sure_place else 0.0
-            if old.sure_place and gap <= settings.near_s and near > 0 and alike >= settings.alike_near:
+            if near > 0 and alike >= settings.alike_near:
                 value = 1.0 + near + alike
-            elif alike >= settings.alike_far and _size_ratio(old.box, track.box) < 4:
-                value = alike - 0.3 * gap / settings.memory_s
+            elif gap <= settings.jump_s and alike >= settings.alike_far and _size_ratio(old.box, track.box) < 3:
+                # Looks alone count only for a moment: two polyps of one colon often have the same colour.
+                value = alike
             else:
                 continue
             if value > best_value:
