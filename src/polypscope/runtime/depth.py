@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from polypscope.geometry.cameras import rays, to_z
+from polypscope.geometry.cameras import rays
 from polypscope.records import Camera, DepthKind, DepthMap
 from polypscope.records.errors import ModelError, RecordError
 from polypscope.runtime.backends import Session, open_session
@@ -50,7 +49,7 @@ class DepthEstimator:
         self.card = card
         self._session, self._segmenter = session, segmenter
         self._side = int(shapes["rays"][1] or 22)
-        self._directions: tuple[Camera, NDArray[np.float32]] | None = None
+        self._remembered: tuple[Camera, NDArray[np.float32], NDArray[np.float32]] | None = None
 
     @classmethod
     def load(
@@ -91,18 +90,25 @@ class DepthEstimator:
             )
         image = to_network(rgb, self._segmenter.card)[None]
         features = self._segmenter.features_of(rgb)
-        outputs = self._session.run({"image": image, "rays": self._rays(camera), **features})
+        directions, forward = self._lens(camera)
+        outputs = self._session.run({"image": image, "rays": directions, **features})
         size = (camera.width, camera.height)
+        # From ray to axis while the maps are small: at full size this would cost more than the network.
         values = [
-            cv2.resize(outputs[name][0, 0], size, interpolation=cv2.INTER_LINEAR) for name in ("ray_mm", "sigma_mm")
+            cv2.resize(outputs[name][0, 0] * forward, size, interpolation=cv2.INTER_LINEAR)
+            for name in ("ray_mm", "sigma_mm")
         ]
-        return to_z(camera, DepthMap(values[0], DepthKind.RAY_MM, values[1]))
+        return DepthMap(values[0], DepthKind.Z_MM, values[1])
 
-    def _rays(self, camera: Camera) -> NDArray[Any]:
-        if self._directions is None or self._directions[0] != camera:
-            field = np.nan_to_num(rays(camera.resized(self._side, self._side)))
-            self._directions = (camera, field.astype(np.float32)[None])
-        return self._directions[1]
+    def _lens(self, camera: Camera) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Rays for the network (1, 22, 22, 3), and how much of each output pixel's ray lies along the axis."""
+        if self._remembered is None or self._remembered[0] != camera:
+            field = np.nan_to_num(rays(camera.resized(self._side, self._side))).astype(np.float32)[None]
+            side = self._segmenter.card.input.width // 4
+            along = rays(camera.resized(side, side))[..., 2]
+            forward = np.where(along > 1e-3, along, np.nan).astype(np.float32)
+            self._remembered = (camera, field, forward)
+        return self._remembered[1], self._remembered[2]
 
 
 def fix_scale(depth: DepthMap, points: Sequence[tuple[float, float, float]]) -> tuple[DepthMap, float]:

@@ -154,5 +154,6 @@ def to_network(rgb: NDArray[np.uint8], card: ModelCard) -> NDArray[np.uint8]:
 
 def _at_size(probability: NDArray[np.float32], rgb: NDArray[np.uint8]) -> ProbabilityMap:
     height, width = rgb.shape[:2]
-    full = cv2.resize(probability, (width, height), interpolation=cv2.INTER_LINEAR)
-    return ProbabilityMap(np.clip(full, 0.0, 1.0, out=full))
+    # Clipped while it is small: interpolation between values in [0, 1] stays there.
+    small = np.clip(probability, 0.0, 1.0)
+    return ProbabilityMap(cv2.resize(small, (width, height), interpolation=cv2.INTER_LINEAR))
