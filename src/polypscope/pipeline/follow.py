@@ -192,6 +192,11 @@ class Follower:
         if "blurred" in findings.flags:
             gain = min(gain, 0.5 * gain)
         track.evidence = min(max(track.evidence + gain, -settings.miss_loss), settings.evidence_limit)
+        if track.confirmed and track.evidence <= 0:
+            # Weak detections may carry a polyp through a moment; for longer they would lead it on to something else.
+            self._active.remove(track)
+            self._lost.append(track)
+            return False
         if track.confirmed or track.hits < settings.alarm_hits or track.evidence < settings.alarm_evidence:
             return False
         self._alarm(track, findings)
