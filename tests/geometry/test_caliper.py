@@ -270,6 +270,15 @@ def test_predicted_depth_carries_its_uncertainty_into_the_interval() -> None:
     assert one.interval_mm != other.interval_mm
 
 
+def test_relief_that_a_map_is_unsure_of_does_not_lengthen_the_polyp() -> None:
+    mask, depth = scene((4.0, 4.0, 2.0), 20.0)
+    tilted = (depth.values * np.linspace(0.7, 1.3, 200, dtype=np.float32)[None]).astype(np.float32)
+    sure = caliper.measure(mask, DepthMap(tilted, DepthKind.Z_MM, tilted * np.float32(0.001)), CAMERA)
+    unsure = caliper.measure(mask, DepthMap(tilted, DepthKind.Z_MM, tilted * np.float32(0.5)), CAMERA)
+    assert sure.long_mm > 1.05 * unsure.long_mm
+    assert unsure.long_mm == pytest.approx(8.0, rel=0.1)
+
+
 def test_a_fold_in_front_and_the_edge_of_a_round_picture_are_flagged() -> None:
     mask, depth = scene((4.0, 4.0, 2.0), 20.0, elevation_deg=60.0)
     nearer = depth.values.copy()
