@@ -31,7 +31,7 @@ def list_models() -> ModelList:
     cards = tuple(list_cards())
     show_table(
         "Shipped models",
-        ("name", "kind", "input", "MB", "streaming", "scores"),
+        ("name", "kind", "input", "MB", "streaming", "mean Dice"),
         [
             (
                 card.name + (" (interim)" if card.interim else ""),
@@ -39,7 +39,7 @@ def list_models() -> ModelList:
                 f"{card.input.width}×{card.input.height}",
                 f"{card.bytes / 1e6:.1f}",
                 "yes" if card.streaming else "no",
-                ", ".join(f"{score.data} {score.value:.3f}" for score in card.scores[:4]),
+                ", ".join(f"{s.data} {s.value:.3f}" for s in card.scores if s.metric == "mean Dice"),
             )
             for card in cards
         ],
