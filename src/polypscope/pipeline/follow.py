@@ -45,7 +45,7 @@ class FollowSettings:
     memory_s: float = 3.0
     miss_loss: float = 1.5
     evidence_limit: float = 9.0
-    alike_near: float = 0.6
+    alike_near: float = 0.75
     alike_far: float = 0.9
 
 
@@ -312,7 +312,7 @@ def _alike(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def _nearness(a: Box, b: Box) -> float:
-    reach = 2.5 * max(_size_px(a), _size_px(b)) + 20
+    reach = 1.2 * max(_size_px(a), _size_px(b)) + 15
     (x0, y0), (x1, y1) = a.center_xy, b.center_xy
     return max(0.0, 1 - math.hypot(x1 - x0, y1 - y0) / reach)
 
