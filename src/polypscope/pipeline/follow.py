@@ -28,7 +28,7 @@ class FollowSettings:
     """What decides when an alarm starts, lasts and returns.
 
     sure: score from which a detection speaks for a polyp and not against it. The shipped segmenter's false components
-    score .66 to .87 in simulated video it has not seen, its true ones .93 and more (`benchmarks/follow_simulated.py`).
+    score .66 to .87 in the simulated video this was tuned on, true ones .93 and more.
     alarm_evidence: log-odds that start an alarm. alarm_hits: at least so many detections. hold_s: a confirmed polyp is
     shown for so long without a detection. lost_s: after so long without one it counts as out of sight. memory_s: so
     long it can come back near its place under its old number; jump_s: so long anywhere, if it looks the same.
