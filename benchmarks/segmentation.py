@@ -151,9 +151,9 @@ def side_by_side(pairs: list[tuple[str, str]], rounds: int, peer: Path | None) -
 def scaling(root: Path) -> None:
     """The whole command: throughput with one and two jobs, and peak memory of short and long data sets."""
     make_data(root / "short", 4, 12)
-    make_data(root / "long", 4, 48)
+    make_data(root / "long", 8, 72)
     command = [sys.executable, "-m", "polypscope", "evaluate", "segmentation"]
-    for name, jobs, frames in (("short", 1, 48), ("long", 1, 192), ("long", 2, 192)):
+    for name, jobs, frames in (("short", 1, 48), ("long", 1, 576), ("long", 2, 576)):
         folders = [str(root / name / "truth"), str(root / name / "method"), "--replicates", "0", "--jobs", str(jobs)]
         start = time.perf_counter()
         process = subprocess.Popen([*command, *folders], stdout=-1, stderr=-1)

@@ -12,13 +12,16 @@ import cv2
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
+from pydantic import ConfigDict
 
 Image = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
 class AugmentSpec:
-    """How strong each family is; 0 switches it off."""
+    """How strong each family is; 0 switches it off. Also the `[augment]` table of a training recipe."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")  # a misspelt key in a recipe is an error
 
     scale: tuple[float, float] = (0.55, 1.7)
     rotate_deg: float = 180.0

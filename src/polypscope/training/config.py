@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from polypscope.records.errors import MissingInput, UsageError
+from polypscope.training.augment import AugmentSpec
 
 
 class _Table(BaseModel):
@@ -48,19 +49,6 @@ class Optimiser(_Table):
     precision: Literal["float32", "bfloat16"] = "bfloat16"
 
 
-class Augment(_Table):
-    scale: tuple[float, float] = (0.55, 1.7)
-    rotate_deg: float = 180.0
-    aspect: float = 0.25
-    shift: float = 0.15
-    colour: float = 1.0
-    degrade: float = 0.35
-    highlights: float = 0.15
-    overlay: float = 0.15
-    field_of_view: float = 0.15
-    paste: float = 0.35
-
-
 class TrainConfig(_Table):
     """Everything that decides a run's result."""
 
@@ -77,7 +65,7 @@ class TrainConfig(_Table):
     length: int | None = Field(default=None, description="pictures per epoch; all of them if not given")
     model: Model = Model()
     optimiser: Optimiser = Optimiser()
-    augment: Augment = Augment()
+    augment: AugmentSpec = AugmentSpec()
     train: tuple[Source, ...]
     validate_on: tuple[Source, ...] = ()
     validate_size: int = 352

@@ -24,7 +24,6 @@ from torch.utils.data import DataLoader, Dataset
 from polypscope.models.efficientnet_lite import imagenet_state
 from polypscope.models.registry import MODELS, create
 from polypscope.records.errors import UsageError
-from polypscope.training.augment import AugmentSpec
 from polypscope.training.config import Source, TrainConfig
 from polypscope.training.data import Batches, Pair, Stills, decoded, list_pairs, read_mask, read_rgb, read_stems
 from polypscope.training.losses import deep_supervision
@@ -131,7 +130,7 @@ def open_data(config: TrainConfig) -> tuple[Dataset[tuple[Tensor, Tensor]], np.n
         return Windows(windows, config.window_size), np.array(shares)
     pairs, weights = gather(config.train)
     images, masks = decoded(pairs, config.cache_side_px, config.cache or config.out / "cache")
-    return Stills(images, masks, AugmentSpec(**config.augment.model_dump())), weights
+    return Stills(images, masks, config.augment), weights
 
 
 def build(config: TrainConfig) -> nn.Module:
