@@ -33,6 +33,7 @@ class AugmentSpec:
     overlay: float = 0.15
     field_of_view: float = 0.15
     paste: float = 0.35
+    empty: float = 0.0
 
 
 def geometric(rgb: Image, mask: Image, size: int, rng: Generator, spec: AugmentSpec) -> tuple[Image, Image]:
@@ -204,10 +205,31 @@ def paste(rgb: Image, mask: Image, donor: Image, donor_mask: Image, rng: Generat
     return rgb, mask
 
 
+def part(rgb: Image, mask: Image, positive: bool, rng: Generator, tries: int = 20) -> Image | None:
+    """A square part of a square picture that surely shows a polyp, or surely none; None if it was not found."""
+    side = mask.shape[0]
+    polyp = mask > 127
+    near = cv2.dilate(polyp.astype(np.uint8), np.ones((9, 9), np.uint8))
+    for _ in range(tries):
+        size = int(side * rng.uniform(0.4, 0.85))
+        y, x = (int(v) for v in rng.integers(0, side - size + 1, 2))
+        window = np.s_[y : y + size, x : x + size]
+        if rgb[window].mean() < 50:
+            continue
+        if not positive and not near[window].any():
+            return rgb[window]
+        if positive and polyp[window].sum() > max(0.6 * polyp.sum(), 0.004 * size * size):
+            return rgb[window]
+    return None
+
+
 def augment(
     rgb: Image, mask: Image, size: int, rng: Generator, spec: AugmentSpec, donor: tuple[Image, Image] | None = None
 ) -> tuple[Image, Image]:
     """One training picture (size, size, 3) and its mask (size, size), both uint8."""
+    # Real frames without a polyp are rare, so now and then a picture is a part that shows none.
+    if spec.empty and rng.random() < spec.empty and (clear := part(rgb, mask, False, rng)) is not None:
+        rgb, mask, donor = clear, np.zeros(clear.shape[:2], np.uint8), None
     rgb, mask = geometric(rgb, mask, size, rng, spec)
     if donor is not None and rng.random() < spec.paste:
         rgb, mask = paste(rgb, mask, *donor, rng)

@@ -10,7 +10,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from polypscope.training.augment import AugmentSpec, Image, colour, degrade, highlights
-from polypscope.training.simulated import Shard
+from polypscope.training.simulated import Shard, shard_paths
 
 
 def smooth_motion(frames: int, size: int, rng: Generator, strength: float = 1.0) -> list[NDArray[np.float64]]:
@@ -60,7 +60,7 @@ class SimulatedClips:
     """Shards that `training.simulated` rendered, drawn at random."""
 
     def __init__(self, folder: Path) -> None:
-        self.paths = sorted(folder.glob("[0-9]*.npz"))
+        self.paths = shard_paths(folder)
         self._kept: dict[Path, Shard] = {}
 
     def __len__(self) -> int:

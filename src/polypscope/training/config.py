@@ -49,6 +49,16 @@ class Optimiser(_Table):
     precision: Literal["float32", "bfloat16"] = "bfloat16"
 
 
+class Simulated(_Table):
+    """Simulated frames in every batch, which also teach the depth head and, with all others, the presence head."""
+
+    folder: Path = Field(description="rendered clips; those that are missing are rendered first")
+    shards: int = Field(default=1100, gt=0, description="simulated sequences to render, three clips each")
+    share: float = Field(default=0.4, gt=0, lt=1, description="share of each batch that is simulated")
+    depth_weight: float = Field(default=1.0, ge=0)
+    presence_weight: float = Field(default=0.1, ge=0)
+
+
 class TrainConfig(_Table):
     """Everything that decides a run's result."""
 
@@ -64,6 +74,9 @@ class TrainConfig(_Table):
     window_size: tuple[int, int] = Field(default=(256, 448), description="height and width of the frames of a window")
     length: int | None = Field(default=None, description="pictures per epoch; all of them if not given")
     model: Model = Model()
+    start: Path | None = Field(default=None, description="`weights.pt` of an earlier run to start from")
+    frozen_norms: bool = Field(default=False, description="keep the running statistics of the start's batch norms")
+    simulated: Simulated | None = None
     optimiser: Optimiser = Optimiser()
     augment: AugmentSpec = AugmentSpec()
     train: tuple[Source, ...]
@@ -124,9 +137,12 @@ def _resolved(config: TrainConfig | HeadsConfig, base: Path) -> TrainConfig | He
         return entry.model_copy(update=update)
 
     update: dict[str, Any] = {"train": tuple(source(entry) for entry in config.train)}
-    for name in ("out", "cache", "checkpoint", "simulated"):
-        if hasattr(config, name):
-            update[name] = absolute(getattr(config, name))
+    names = (
+        ("out", "cache", "start") if isinstance(config, TrainConfig) else ("out", "cache", "checkpoint", "simulated")
+    )
+    update |= {name: absolute(getattr(config, name)) for name in names}
     if isinstance(config, TrainConfig):
+        if config.simulated is not None:
+            update["simulated"] = config.simulated.model_copy(update={"folder": absolute(config.simulated.folder)})
         update["validate_on"] = tuple(source(entry) for entry in config.validate_on)
     return config.model_copy(update=update)

@@ -82,7 +82,7 @@ def decoded(pairs: Sequence[Pair], side_px: int, folder: Path) -> tuple[NDArray[
 
 @dataclass(frozen=True)
 class Draw:
-    """What one training picture is made of: which item, at which size, with which seed."""
+    """What one training picture is made of: which item (-1: a simulated frame), at which size, with which seed."""
 
     item: int
     donor: int
@@ -113,7 +113,8 @@ class Stills(Dataset[tuple[Tensor, Tensor]]):
 class Batches(Sampler[list[Draw]]):
     """Batches of one epoch, a pure function of (seed, epoch); every batch has one size drawn from `sizes`.
 
-    With `rank` and `world`, each process gets its own equal share of the epoch.
+    With `rank` and `world`, each process gets its own equal share of the epoch. The last `simulated` draws of every
+    batch are simulated frames; the epoch's length counts the others.
     """
 
     def __init__(
@@ -125,8 +126,10 @@ class Batches(Sampler[list[Draw]]):
         length: int | None = None,
         rank: int = 0,
         world: int = 1,
+        simulated: int = 0,
     ) -> None:
-        self.weights, self.batch, self.sizes, self.seed = weights / weights.sum(), batch, tuple(sizes), seed
+        self.weights, self.sizes, self.seed = weights / weights.sum(), tuple(sizes), seed
+        self.batch, self.simulated = batch - simulated, simulated
         self.length = length or len(weights)
         self.rank, self.world = rank, world
         self.epoch = 0
@@ -142,7 +145,10 @@ class Batches(Sampler[list[Draw]]):
         for index in range(len(self)):
             size = int(rng.choice(self.sizes))
             start = (index * self.world + self.rank) * self.batch
-            yield [Draw(int(items[i]), int(donors[i]), size, int(seeds[i])) for i in range(start, start + self.batch)]
+            chosen = range(start, start + self.batch)
+            real = [Draw(int(items[i]), int(donors[i]), size, int(seeds[i])) for i in chosen]
+            rendered = [Draw(-1, -1, size, int(seed)) for seed in rng.integers(0, 2**62, self.simulated * self.world)]
+            yield real + rendered[self.rank :: self.world]
 
 
 def _balanced_draw(weights: NDArray[np.float64], length: int, rng: np.random.Generator) -> NDArray[np.int64]:

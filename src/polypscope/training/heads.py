@@ -28,7 +28,7 @@ from polypscope.training.config import HeadsConfig
 from polypscope.training.data import decoded
 from polypscope.training.export import load_trained
 from polypscope.training.loop import gather
-from polypscope.training.losses import boundary_weight, structure_loss
+from polypscope.training.losses import boundary_weight, depth_loss, structure_loss
 from polypscope.training.presence import train_presence
 from polypscope.training.simulated import render_shards
 
@@ -96,21 +96,6 @@ def memory_loss(model: StreamSegmenter, features: tuple[Tensor, ...], mask: Tens
     return structure_loss(guess, truth, boundary_weight(truth))
 
 
-def depth_loss(out: Tensor, ray_mm: Tensor) -> Tensor:
-    """Laplace likelihood of the log distance, and the error of its gradient; out (B, 2, h, w), ray_mm (B, h, w)."""
-    valid = torch.isfinite(ray_mm) & (ray_mm > 1)
-    if not valid.any():
-        return out.sum() * 0
-    truth = torch.where(valid, ray_mm, torch.ones_like(ray_mm)).log()
-    error = out[:, 0] - truth
-    log_b = out[:, 1].clamp(-5.0, 1.0)
-    likelihood = (error.abs() * (-log_b).exp() + log_b)[valid].mean()
-    plain = error.abs()[valid].mean()
-    dx, both_x = error[:, :, 1:] - error[:, :, :-1], valid[:, :, 1:] & valid[:, :, :-1]
-    dy, both_y = error[:, 1:] - error[:, :-1], valid[:, 1:] & valid[:, :-1]
-    return 0.3 * likelihood + plain + 2 * (dx.abs()[both_x].mean() + dy.abs()[both_y].mean())
-
-
 def train_heads(
     model: StreamSegmenter,
     images: np.ndarray,
@@ -169,7 +154,8 @@ def train_heads(
             depth.train()
             with torch.autocast("cpu", torch.bfloat16):
                 guess = depth(*parts, view, field)
-            measured = depth_loss(guess.float(), ray_mm[chosen][:, picked].flatten(0, 1))
+            truth = ray_mm[chosen][:, picked].flatten(0, 1)
+            measured = depth_loss(guess.float(), truth, torch.ones_like(truth))
         loss = remembered + measured
         if not loss.requires_grad:
             continue  # only stills in this batch, and a memory that has nothing to learn

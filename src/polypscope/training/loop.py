@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -22,12 +23,15 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from polypscope.models.efficientnet_lite import imagenet_state
+from polypscope.models.pns_plus_stream import StreamSegmenter
 from polypscope.models.registry import MODELS, create
-from polypscope.records.errors import UsageError
+from polypscope.records.errors import MissingInput, UsageError
 from polypscope.training.config import Source, TrainConfig
 from polypscope.training.data import Batches, Pair, Stills, decoded, list_pairs, read_mask, read_rgb, read_stems
+from polypscope.training.joint import Joint, Mixed, joint_loss, simulated_count
 from polypscope.training.losses import deep_supervision
 from polypscope.training.pictures import contact_sheet
+from polypscope.training.simulated import render_shards
 from polypscope.training.windows import Windows, list_windows
 
 
@@ -50,11 +54,12 @@ def train(config: TrainConfig, say: Callable[[str], None] = print) -> Path:
     torch.set_num_threads(config.threads)
     torch.manual_seed(config.seed)
     config.out.mkdir(parents=True, exist_ok=True)
-    data, weights = open_data(config)
+    data, weights = open_data(config, say)
     model = build(config)
     average = copy.deepcopy(model).eval()
     optimiser = make_optimiser(model, config)
-    sampler = Batches(weights, config.optimiser.batch, config.sizes, config.seed, config.length, rank, world)
+    rendered = 0 if config.simulated is None else simulated_count(config.optimiser.batch, config.simulated)
+    sampler = Batches(weights, config.optimiser.batch, config.sizes, config.seed, config.length, rank, world, rendered)
     total = config.optimiser.epochs * len(sampler)
     first, step = 0, 0
     last = config.out / "last.pt"
@@ -79,11 +84,13 @@ def train(config: TrainConfig, say: Callable[[str], None] = print) -> Path:
             prefetch_factor=4 if config.workers else None,
         )
         runner.train()
-        for batch_index, (rgb, mask) in enumerate(loader):
+        if config.frozen_norms:
+            freeze_norms(segmenter_of(model))
+        for batch_index, batch in enumerate(loader):
             rate = schedule(step / total, config)
             for group in optimiser.param_groups:
                 group["lr"] = rate * group["relative"]
-            loss = training_step(runner, rgb, mask, config)
+            loss = training_step(runner, batch, config)
             optimiser.zero_grad(set_to_none=True)
             loss.backward()
             if config.optimiser.clamp is not None:
@@ -99,11 +106,11 @@ def train(config: TrainConfig, say: Callable[[str], None] = print) -> Path:
                 recent = np.mean(losses[-20:])
                 say(f"epoch {epoch} batch {batch_index}/{len(sampler)} loss {recent:.4f} {pace:.2f} s each")
         if rank == 0:
-            scores = validate(average, config)
+            scores = validate(segmenter_of(average), config)
             row = EpochLog(epoch, float(np.mean(losses)), rate, time.perf_counter() - started, scores)
             _append_log(config, row)
             say(f"epoch {epoch} {asdict(row)}")
-            _draw(average, config, epoch)
+            _draw(segmenter_of(average), config, epoch)
             state = {
                 "model": model.state_dict(),
                 "average": average.state_dict(),
@@ -115,11 +122,26 @@ def train(config: TrainConfig, say: Callable[[str], None] = print) -> Path:
             _save(state, last)
     final = config.out / "weights.pt"
     if rank == 0:
-        _save({"model": average.state_dict(), "config": config.model_dump_json()}, final)
+        _save({"model": segmenter_of(average).state_dict(), "config": config.model_dump_json()}, final)
+        if isinstance(average, Joint):
+            channels = list(average.depth.channels)
+            _save({"depth": average.depth.state_dict(), "channels": channels}, config.out / "depth.pt")
     return final
 
 
-def open_data(config: TrainConfig) -> tuple[Dataset[tuple[Tensor, Tensor]], np.ndarray]:
+def segmenter_of(model: nn.Module) -> nn.Module:
+    """The part that outlines polyps, which is all of a model that learns nothing else."""
+    return model.segmenter if isinstance(model, Joint) else model
+
+
+def freeze_norms(model: nn.Module) -> None:
+    """Use the running statistics of all batch norms as they are: batches of two kinds would blur them."""
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.eval()
+
+
+def open_data(config: TrainConfig, say: Callable[[str], None] = print) -> tuple[Dataset[Any], np.ndarray]:
     """What the recipe trains on, stills or windows, and the weight of each item."""
     if config.window is not None:
         windows, shares = [], []
@@ -130,17 +152,39 @@ def open_data(config: TrainConfig) -> tuple[Dataset[tuple[Tensor, Tensor]], np.n
         return Windows(windows, config.window_size), np.array(shares)
     pairs, weights = gather(config.train)
     images, masks = decoded(pairs, config.cache_side_px, config.cache or config.out / "cache")
-    return Stills(images, masks, config.augment), weights
+    stills = Stills(images, masks, config.augment)
+    if config.simulated is None:
+        return stills, weights
+    render_shards(config.simulated.folder, config.simulated.shards, say)
+    return Mixed(stills, config.simulated), weights
 
 
 def build(config: TrainConfig) -> nn.Module:
-    """The model of the recipe, channels last (twice as fast on a CPU), from ImageNet weights if asked."""
+    """The model of the recipe, channels last (twice as fast on a CPU), from an earlier run or ImageNet if asked."""
     model = create(config.model.name, **config.model.arguments)
     if config.model.imagenet and hasattr(model, "encoder") and hasattr(model.encoder, "variant"):
         model.encoder.load_state_dict(imagenet_state(model.encoder.variant), strict=False)
     if MODELS[config.model.name].clip != (config.window is not None):
         raise UsageError(f"Recipe: expected `window` for a network that takes clips only, found {config.model.name}.")
+    if config.start is not None:
+        load_start(model, config.start)
+    if config.simulated is not None:
+        if not isinstance(model, StreamSegmenter):
+            raise UsageError(f"Recipe: expected pns_plus_stream beside [simulated], found {config.model.name}.")
+        model = Joint(model)
     return model.to(memory_format=torch.channels_last)
+
+
+def load_start(model: nn.Module, checkpoint: Path) -> None:
+    """The averaged weights of an earlier run; heads that it did not have stay as they are."""
+    if not checkpoint.is_file():
+        raise MissingInput(f"Recipe, start: expected the weights.pt of an earlier run, found nothing at {checkpoint}.")
+    content = torch.load(checkpoint, map_location="cpu", weights_only=True)
+    missing, unexpected = model.load_state_dict(content.get("average", content["model"]), strict=False)
+    strange = [name for name in missing if not name.startswith(("memory.", "presence."))] + unexpected
+    if strange:
+        raise UsageError(f"Recipe, start: expected weights of the recipe's model, found {checkpoint} without a match "
+                         f"for {strange[0]}.")  # fmt: skip
 
 
 def make_optimiser(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
@@ -148,7 +192,9 @@ def make_optimiser(model: nn.Module, config: TrainConfig) -> torch.optim.Optimiz
     groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            groups.setdefault((name.startswith("encoder."), parameter.ndim > 1), []).append(parameter)
+            groups.setdefault((name.removeprefix("segmenter.").startswith("encoder."), parameter.ndim > 1), []).append(
+                parameter
+            )
     settings = config.optimiser
     algorithm = torch.optim.AdamW if settings.algorithm == "adamw" else torch.optim.Adam
     return algorithm(
@@ -176,10 +222,15 @@ def schedule(progress: float, config: TrainConfig) -> float:
     return settings.rate * (floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * falling)))
 
 
-def training_step(model: nn.Module, rgb: Tensor, mask: Tensor, config: TrainConfig) -> Tensor:
-    """Loss of one batch: rgb (B, 3, S, S) and mask (B, 1, S, S), or windows of them; both uint8."""
+def training_step(model: nn.Module, batch: Sequence[Tensor], config: TrainConfig) -> Tensor:
+    """Loss of one batch: rgb (B, 3, S, S) and mask (B, 1, S, S), or windows of them, uint8; see `Mixed` for more."""
+    rgb, mask = batch[:2]
     x = normalise(rgb, MODELS[config.model.name].normalisation)
     with torch.autocast("cpu", torch.bfloat16, enabled=config.optimiser.precision == "bfloat16"):
+        if config.simulated is not None:
+            count = simulated_count(config.optimiser.batch, config.simulated)
+            told = model(x, batch[3][-count:])
+            return joint_loss(*told, mask, batch[2][-count:], config.simulated)[0]
         levels = model(x)
     truth = mask.float() / 255
     if config.window is not None:

@@ -48,3 +48,23 @@ def deep_supervision(levels: Sequence[Tensor], target: Tensor, weights: Sequence
         guess = nn.functional.interpolate(level.float(), size=truth.shape[-2:], mode="bilinear", align_corners=False)
         total = total + share * structure_loss(guess, truth, boundary_weight(truth))
     return total
+
+
+def depth_loss(out: Tensor, ray_mm: Tensor, weight: Tensor) -> Tensor:
+    """Laplace likelihood of the log distance, and the error of its gradient.
+
+    out (B, 2, h, w); ray_mm (B, h, w), NaN without value; weight (B, h, w) says which pixels matter more.
+    """
+    valid = torch.isfinite(ray_mm) & (ray_mm > 1)
+    if not valid.any():
+        return out.sum() * 0
+    truth = torch.where(valid, ray_mm, torch.ones_like(ray_mm)).log()
+    error = out[:, 0] - truth
+    log_b = out[:, 1].clamp(-5.0, 1.0)
+    counted = torch.where(valid, weight, torch.zeros_like(weight))
+    total = counted.sum()
+    likelihood = ((error.abs() * (-log_b).exp() + log_b) * counted).sum() / total
+    plain = (error.abs() * counted).sum() / total
+    dx, both_x = error[:, :, 1:] - error[:, :, :-1], valid[:, :, 1:] & valid[:, :, :-1]
+    dy, both_y = error[:, 1:] - error[:, :-1], valid[:, 1:] & valid[:, :-1]
+    return 0.3 * likelihood + plain + 2 * (dx.abs()[both_x].mean() + dy.abs()[both_y].mean())

@@ -16,26 +16,8 @@ from numpy.random import Generator
 from torch import Tensor, nn
 
 from polypscope.models.pns_plus_stream import StreamSegmenter
-from polypscope.training.augment import Image, colour
+from polypscope.training.augment import Image, colour, part
 from polypscope.training.loop import normalise
-
-
-def crop(rgb: Image, mask: Image, positive: bool, rng: Generator, tries: int = 20) -> Image | None:
-    """A square part of a square picture that surely shows a polyp, or surely none; None if it was not found."""
-    side = mask.shape[0]
-    polyp = mask > 127
-    near = cv2.dilate(polyp.astype(np.uint8), np.ones((9, 9), np.uint8))
-    for _ in range(tries):
-        size = int(side * rng.uniform(0.4, 0.85))
-        y, x = (int(v) for v in rng.integers(0, side - size + 1, 2))
-        part = np.s_[y : y + size, x : x + size]
-        if rgb[part].mean() < 50:
-            continue
-        if not positive and not near[part].any():
-            return rgb[part]
-        if positive and polyp[part].sum() > max(0.6 * polyp.sum(), 0.004 * size * size):
-            return rgb[part]
-    return None
 
 
 def examples(
@@ -52,20 +34,20 @@ def examples(
         if positive or not whole or not len(empty):
             index = int(rng.choice(full))
             picture = np.asarray(images[index])
-            part: Image | None = (
-                picture if positive and whole else crop(picture, np.asarray(masks[index]), positive, rng)
+            cut: Image | None = (
+                picture if positive and whole else part(picture, np.asarray(masks[index]), positive, rng)
             )
         else:
             index = int(rng.choice(empty))
-            part = np.asarray(images[index])
+            cut = np.asarray(images[index])
             if rng.random() < 0.5:
-                part = crop(part, np.asarray(masks[index]), False, rng)
-        if part is None:
+                cut = part(cut, np.asarray(masks[index]), False, rng)
+        if cut is None:
             continue
-        part = cv2.resize(np.ascontiguousarray(part), (size, size), interpolation=cv2.INTER_AREA)
-        part = part[:, ::-1] if rng.random() < 0.5 else part
-        part = part[::-1] if rng.random() < 0.5 else part
-        pictures.append(colour(np.ascontiguousarray(part), rng, 0.4))
+        cut = cv2.resize(np.ascontiguousarray(cut), (size, size), interpolation=cv2.INTER_AREA)
+        cut = cut[:, ::-1] if rng.random() < 0.5 else cut
+        cut = cut[::-1] if rng.random() < 0.5 else cut
+        pictures.append(colour(np.ascontiguousarray(cut), rng, 0.4))
         labels.append(positive)
     return pictures, labels
 

@@ -13,13 +13,14 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
-from polypscope.geometry.cameras import rays
+from polypscope.geometry.cameras import project, rays
 from polypscope.records import Camera
-from polypscope.records.errors import PolypscopeError
+from polypscope.records.errors import MissingInput, PolypscopeError
 from polypscope.simulator import sequence
-from polypscope.simulator.sequence import Settings
+from polypscope.simulator.sequence import Settings, SimulatedSequence
 
 FIRST_SEED = 5000
 SIDE_PX = 352
@@ -59,17 +60,33 @@ def ray_directions(camera: Camera, side_px: int = RAY_SIDE_PX) -> NDArray[np.flo
     return (field / np.linalg.norm(field, axis=-1, keepdims=True)).astype(np.float32)
 
 
-def render_shards(folder: Path, count: int, say: Callable[[str], None] = print) -> None:
+def render_shards(folder: Path, count: int, say: Callable[[str], None] = print, jobs: int = -1) -> None:
     """Render shards 0 to count - 1 that are not there yet; a sequence that cannot be made is named and left out."""
     folder.mkdir(parents=True, exist_ok=True)
-    for index in range(count):
-        path = folder / f"{index:05d}.npz"
-        if path.exists():
-            continue
-        try:
-            render_shard(index).save(path)
-        except PolypscopeError as error:
-            say(f"shard {index} left out: {error}")
+    missing = [index for index in range(count) if not _shard_path(folder, index).exists()]
+    for message in Parallel(jobs, return_as="generator")(delayed(_render)(folder, index) for index in missing):
+        if message:
+            say(message)
+
+
+def shard_paths(folder: Path) -> list[Path]:
+    """Rendered shards, in order."""
+    paths = sorted(folder.glob("[0-9]*[0-9].npz"))
+    if not paths:
+        raise MissingInput(f"Simulated clips: expected rendered shards in {folder}, found none; see `render_shards`.")
+    return paths
+
+
+def _shard_path(folder: Path, index: int) -> Path:
+    return folder / f"{index:05d}.npz"
+
+
+def _render(folder: Path, index: int) -> str | None:
+    try:
+        render_shard(index).save(_shard_path(folder, index))
+    except PolypscopeError as error:
+        return f"shard {index} left out: {error}"
+    return None
 
 
 def write_stills(shards: Path, out: Path, least_share: float = 0.002) -> int:
@@ -80,7 +97,7 @@ def write_stills(shards: Path, out: Path, least_share: float = 0.002) -> int:
     for name in ("images", "masks"):
         (out / name).mkdir(parents=True, exist_ok=True)
     written = 0
-    for path in sorted(shards.glob("[0-9]*.npz")):
+    for path in shard_paths(shards):
         shard = Shard.load(path)
         for clip in range(shard.rgb.shape[0]):
             for frame in (0, shard.rgb.shape[1] - 1):
@@ -94,15 +111,20 @@ def write_stills(shards: Path, out: Path, least_share: float = 0.002) -> int:
     return written
 
 
-def render_shard(index: int, clips: int = 5, frames: int = 5, seed: int = FIRST_SEED) -> Shard:
-    """Render `clips` short clips of training sequence `index`: lens, field of view, shape and style vary with it."""
+def render_shard(index: int, clips: int = 3, frames: int = 4, seed: int = FIRST_SEED) -> Shard:
+    """Render `clips` short clips of training sequence `index`: lens, field of view, shape and style vary with it.
+
+    All clips but the first start where a polyp is in view, if there is one.
+    """
     rng = np.random.default_rng([seed, index])
     width, height = SHAPES[rng.integers(len(SHAPES))]
+    # Cameras have more pixels than the network sees; half of the sequences are rendered finer and reduced.
+    finer = 1.5 if rng.random() < 0.5 else 1.0
     fisheye = rng.random() < 0.35
     settings = Settings(
         frames=120,
-        width=width,
-        height=height,
+        width=round(width * finer),
+        height=round(height * finer),
         fov_deg=(60.0, 150.0) if fisheye else (60.0, 140.0),
         lens="fisheye" if fisheye else "pinhole",
         style="clinical" if rng.random() < 0.6 else "clean",
@@ -112,7 +134,11 @@ def render_shard(index: int, clips: int = 5, frames: int = 5, seed: int = FIRST_
     )
     made = sequence(seed, index, settings)
     pace = int(rng.integers(1, 4))
-    starts = np.sort(rng.choice(settings.frames - frames * pace, clips, replace=False))
+    last = settings.frames - frames * pace
+    shown = np.flatnonzero(_in_view(made)[:last])
+    anywhere = rng.choice(last, clips, replace=False)
+    aimed = rng.choice(shown, clips) if len(shown) else anywhere
+    starts = np.sort([anywhere[0], *aimed[1:]])
     wanted = [int(start) + pace * step for start in starts for step in range(frames)]
     made.poses = made.poses[wanted]
     pictures, masks, depths = [], [], []
@@ -131,3 +157,14 @@ def render_shard(index: int, clips: int = 5, frames: int = 5, seed: int = FIRST_
         np.stack(depths).reshape(*shape, DEPTH_SIDE_PX, DEPTH_SIDE_PX).astype(np.float16),
         ray_directions(made.camera),
     )
+
+
+def _in_view(made: SimulatedSequence, far_mm: float = 60.0) -> NDArray[np.bool_]:
+    """Frames in whose field of view some polyp's apex lies within `far_mm`; walls in between are not looked at."""
+    shown = np.zeros(len(made.poses), bool)
+    for polyp in made.polyps:
+        seen = np.einsum("nji,nj->ni", made.poses[:, :3, :3], polyp.apex - made.poses[:, :3, 3])
+        pixels = project(made.camera, seen)
+        inside = ((pixels >= 0) & (pixels < (made.camera.width, made.camera.height))).all(1)
+        shown |= inside & (seen[:, 2] > 1) & (np.linalg.norm(seen, axis=1) < far_mm)
+    return shown

@@ -1,0 +1,85 @@
+"""Segmenter, presence and depth trained together: what reaches the network is consistent, and all parts learn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+
+from polypscope.geometry.cameras import project, rays
+from polypscope.models.pns_plus_stream import StreamSegmenter
+from polypscope.records import Camera
+from polypscope.training.config import Simulated
+from polypscope.training.joint import Joint, joint_loss, simulated_count, turned, zoomed
+from polypscope.training.simulated import RAY_SIDE_PX, SIDE_PX, ray_directions
+
+
+@pytest.mark.parametrize("lens", ["pinhole", "fisheye"])
+def test_rays_stay_with_the_pixels_that_they_look_through(lens: str) -> None:
+    # The picture shows its own viewing directions, so after any turn and zoom both must still agree.
+    camera = Camera.from_fov(480, 400, 110.0, lens).resized(SIDE_PX, SIDE_PX)
+    field = rays(camera)
+    unit = field / np.linalg.norm(field, axis=-1, keepdims=True)
+    picture = np.round((unit + 1) * 127).astype(np.uint8)
+    ray_mm = unit[2::4, 2::4, 0].astype(np.float32) * 10 + 50
+    for seed in range(24):
+        rng = np.random.default_rng(seed)
+        mask = np.zeros((SIDE_PX, SIDE_PX), np.uint8)
+        parts = turned(picture, mask, ray_mm, ray_directions(camera), rng)
+        # A swap of the axes also swaps what the channels of this picture mean.
+        rng = np.random.default_rng(seed)
+        swapped, mirrored_x, mirrored_y = (rng.random() < 0.5 for _ in range(3))
+        rgb, _, _, seen = zoomed(*parts, 320, rng)
+        shown = rgb.reshape(320, 320, 3).astype(np.float64) / 127 - 1
+        if swapped:
+            shown = shown[..., [1, 0, 2]]
+        shown = shown * [-1 if mirrored_x else 1, -1 if mirrored_y else 1, 1]
+        coarse = torch.nn.functional.interpolate(
+            torch.from_numpy(shown).permute(2, 0, 1)[None], size=(RAY_SIDE_PX, RAY_SIDE_PX), mode="area"
+        )[0].permute(1, 2, 0)
+        inner = np.s_[1:-1, 1:-1]
+        assert np.abs(coarse.numpy() - seen)[inner].max() < 0.02
+
+
+def test_depth_pixels_stay_with_the_picture() -> None:
+    ramp = np.linspace(0, 255, SIDE_PX)
+    picture = np.repeat(np.round(np.add.outer(ramp, ramp) / 2).astype(np.uint8)[..., None], 3, -1)
+    ray_mm = picture[2::4, 2::4, 0].astype(np.float32)
+    rays_ = np.zeros((RAY_SIDE_PX, RAY_SIDE_PX, 3), np.float32)
+    rays_[..., 2] = 1
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        parts = turned(picture, picture[..., 0].copy(), ray_mm, rays_, rng)
+        rgb, mask, depth, _ = zoomed(*parts, 256, rng)
+        assert np.abs(rgb[2::4, 2::4, 0].astype(float) - depth).max() < 4
+        assert np.abs(rgb[..., 0].astype(float) - mask).max() < 3
+
+
+def test_every_part_learns_and_the_memory_does_not() -> None:
+    torch.manual_seed(0)
+    model = Joint(StreamSegmenter("lite0")).train()
+    settings = Simulated(folder="unused", share=0.5)
+    assert simulated_count(4, settings) == 2
+    x, mask = torch.randn(4, 3, 64, 64), torch.zeros(4, 1, 64, 64, dtype=torch.uint8)
+    mask[:3, :, 20:40, 20:40] = 255
+    field = torch.zeros(2, 3, RAY_SIDE_PX, RAY_SIDE_PX)
+    field[:, 2] = 1
+    loss, measured = joint_loss(*model(x, field), mask, torch.full((2, 16, 16), 25.0), settings)
+    loss.backward()
+    assert torch.isfinite(loss)
+    assert measured > 0
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert torch.isfinite(parameter.grad).all(), name
+    for part in (model.segmenter.encoder, model.segmenter.presence, model.depth, model.segmenter.merge4):
+        assert max(float(parameter.grad.abs().max()) for parameter in part.parameters()) > 0
+
+
+def test_projection_of_the_rays_gives_the_pixels_back() -> None:
+    camera = Camera.from_fov(320, 240, 100.0, "pinhole").resized(RAY_SIDE_PX, RAY_SIDE_PX)
+    pixels = project(camera, ray_directions(camera) * 30)
+    grid = np.stack(np.meshgrid(np.arange(RAY_SIDE_PX), np.arange(RAY_SIDE_PX)), -1)
+    np.testing.assert_allclose(pixels, grid, atol=1e-4)
