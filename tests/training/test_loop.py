@@ -138,7 +138,7 @@ def test_windows_train_a_network_that_takes_clips(tmp_path: Path) -> None:
     )
     windows = list_windows(recipe.train[0], 2)
     assert len(windows) == 6
-    assert [image.stem for image, _ in windows[-1].pairs] == ["0", "2", "3"]
+    assert [picture.name for picture in windows[-1].pictures] == ["0", "2", "3"]
     weights = torch.load(train(recipe, say=lambda text: None), weights_only=True)
     assert "blocks.0.query.weight" in weights["model"]
     with pytest.raises(UsageError, match="expected `window` for a network that takes clips only"):

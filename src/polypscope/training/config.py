@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from polypscope.records.errors import MissingInput, UsageError
 from polypscope.training.augment import AugmentSpec
@@ -17,14 +17,39 @@ class _Table(BaseModel):
 
 
 class Source(_Table):
-    """One folder with `images/` and `masks/`, or a SUN-SEG folder with `Frame/<clip>/` and `GT/<clip>/`."""
+    """Where pictures come from: a data set that an adapter reads, or a bare folder.
+
+    Without `adapter`, one folder with `images/` and `masks/`, or for windows a part of SUN-SEG with `Frame/<clip>/` and
+    `GT/<clip>/`. With it, the whole data set at `root` or the named part of it; frames without polyp are taken too.
+    """
 
     root: Path
     layout: Literal["pairs", "sun-seg"] = "pairs"
+    adapter: str | None = Field(default=None, description="a name of `polypscope datasets list`")
+    cases: tuple[str, ...] = Field(default=(), description="only these cases of the adapter: centres, patients, ...")
+    splits: tuple[str, ...] = Field(default=(), description="only these splits of the adapter; may hold *")
     weight: float = Field(default=1.0, gt=0, description="how often its pictures are drawn, relative to the others")
     exclude: Path | None = Field(default=None, description="text file with one stem per line to leave out")
     only: Path | None = Field(default=None, description="text file with the only stems to take")
     name: str = ""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Source:
+        if self.adapter is None and (self.cases or self.splits):
+            raise ValueError("expected `adapter` beside `cases` or `splits`, which only an adapter knows")
+        if self.adapter is not None and self.layout != "pairs":
+            raise ValueError("expected `adapter` or `layout`, not both")
+        return self
+
+    @property
+    def label(self) -> str:
+        """What this source is called in logs."""
+        return self.name or self.root.name
+
+    def under(self, base: Path) -> Source:
+        """The same with paths that do not depend on the working folder."""
+        update = {name: _absolute(getattr(self, name), base) for name in ("root", "exclude", "only")}
+        return self.model_copy(update=update)
 
 
 class Model(_Table):
@@ -128,21 +153,20 @@ def load_recipe(path: Path) -> TrainConfig | HeadsConfig:
     return _resolved(config, path.parent)
 
 
+def _absolute(path: Path | None, base: Path) -> Path | None:
+    return None if path is None else (base / path.expanduser()).resolve()
+
+
 def _resolved(config: TrainConfig | HeadsConfig, base: Path) -> TrainConfig | HeadsConfig:
-    def absolute(path: Path | None) -> Path | None:
-        return None if path is None else (base / path.expanduser()).resolve()
-
-    def source(entry: Source) -> Source:
-        update = {"root": absolute(entry.root), "exclude": absolute(entry.exclude), "only": absolute(entry.only)}
-        return entry.model_copy(update=update)
-
-    update: dict[str, Any] = {"train": tuple(source(entry) for entry in config.train)}
+    update: dict[str, Any] = {"train": tuple(entry.under(base) for entry in config.train)}
     names = (
         ("out", "cache", "start") if isinstance(config, TrainConfig) else ("out", "cache", "checkpoint", "simulated")
     )
-    update |= {name: absolute(getattr(config, name)) for name in names}
+    update |= {name: _absolute(getattr(config, name), base) for name in names}
     if isinstance(config, TrainConfig):
         if config.simulated is not None:
-            update["simulated"] = config.simulated.model_copy(update={"folder": absolute(config.simulated.folder)})
-        update["validate_on"] = tuple(source(entry) for entry in config.validate_on)
+            update["simulated"] = config.simulated.model_copy(
+                update={"folder": _absolute(config.simulated.folder, base)}
+            )
+        update["validate_on"] = tuple(entry.under(base) for entry in config.validate_on)
     return config.model_copy(update=update)

@@ -14,65 +14,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
-from polypscope.records.errors import DamagedInput, MissingInput
 from polypscope.training.augment import AugmentSpec, augment
-
-Pair = tuple[Path, Path]
-
-
-def list_pairs(root: Path, exclude: Sequence[str] = (), only: Sequence[str] = ()) -> list[Pair]:
-    """(image, mask) files of `root/images` and `root/masks` with equal stems, sorted by name.
-
-    Parameters
-    ----------
-    exclude, only : stems to leave out, or the only stems to take.
-    """
-    masks = {path.stem: path for path in (root / "masks").glob("*") if not path.name.startswith(".")}
-    images = sorted(path for path in (root / "images").glob("*") if not path.name.startswith("."))
-    if not images:
-        raise MissingInput(f"Training data: expected pictures in {root / 'images'}, found none; check the path.")
-    skip, keep = set(exclude), set(only)
-    pairs = []
-    for image in images:
-        if image.stem in skip or (keep and image.stem not in keep):
-            continue
-        if image.stem not in masks:
-            raise MissingInput(f"Training data: expected a mask for {image} in {root / 'masks'}, found none.")
-        pairs.append((image, masks[image.stem]))
-    return pairs
+from polypscope.training.sources import Picture
 
 
-def read_stems(path: Path | None) -> list[str]:
-    """Names without ending, one per line of a text file; none without a file."""
-    return [] if path is None else [Path(line.strip()).stem for line in path.read_text().split("\n") if line.strip()]
-
-
-def read_rgb(path: Path) -> NDArray[np.uint8]:
-    picture = cv2.imread(str(path), cv2.IMREAD_COLOR)
-    if picture is None:
-        raise DamagedInput(f"Training data: expected a readable picture, found {path}; remove or replace it.")
-    return cv2.cvtColor(picture, cv2.COLOR_BGR2RGB)
-
-
-def read_mask(path: Path) -> NDArray[np.uint8]:
-    """Mask as 0 or 255, grey values above 128 being polyp."""
-    picture = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE)
-    if picture is None:
-        raise DamagedInput(f"Training data: expected a readable mask, found {path}; remove or replace it.")
-    return np.where(picture > 128, 255, 0).astype(np.uint8)
-
-
-def decoded(pairs: Sequence[Pair], side_px: int, folder: Path) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """All pairs as memory-mapped (N, side, side, 3) and (N, side, side) arrays, decoded on first use."""
-    key = hashlib.sha256("\n".join(f"{a}|{b}" for a, b in pairs).encode() + str(side_px).encode()).hexdigest()[:16]
+def decoded(pictures: Sequence[Picture], side_px: int, folder: Path) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """All pictures as memory-mapped (N, side, side, 3) and (N, side, side) arrays, decoded on first use."""
+    identity = "\n".join(picture.key for picture in pictures) + str(side_px)
+    key = hashlib.sha256(identity.encode()).hexdigest()[:16]
     images_path, masks_path = folder / f"{key}.images.npy", folder / f"{key}.masks.npy"
     if not masks_path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        images = np.lib.format.open_memmap(images_path, "w+", np.uint8, (len(pairs), side_px, side_px, 3))
-        masks = np.empty((len(pairs), side_px, side_px), np.uint8)
-        for index, (image, mask) in enumerate(pairs):
-            images[index] = cv2.resize(read_rgb(image), (side_px, side_px), interpolation=cv2.INTER_AREA)
-            masks[index] = cv2.resize(read_mask(mask), (side_px, side_px), interpolation=cv2.INTER_AREA)
+        images = np.lib.format.open_memmap(images_path, "w+", np.uint8, (len(pictures), side_px, side_px, 3))
+        masks = np.empty((len(pictures), side_px, side_px), np.uint8)
+        for index, picture in enumerate(pictures):
+            images[index] = cv2.resize(picture.rgb(), (side_px, side_px), interpolation=cv2.INTER_AREA)
+            masks[index] = cv2.resize(picture.mask(), (side_px, side_px), interpolation=cv2.INTER_AREA)
         images.flush()
         partial = masks_path.with_suffix(".part.npy")
         np.save(partial, masks)

@@ -254,12 +254,11 @@ def calibration_pictures(config: TrainConfig, size: int, count: int, seed: int =
     """Some training pictures, squeezed to the network's size."""
     import cv2
 
-    from polypscope.training.data import read_rgb
     from polypscope.training.loop import gather
 
-    pairs, _ = gather(config.train)
-    chosen = np.random.default_rng(seed).choice(len(pairs), min(count, len(pairs)), replace=False)
-    return [cv2.resize(read_rgb(pairs[i][0]), (size, size), interpolation=cv2.INTER_AREA) for i in chosen]
+    pictures, _ = gather(config.train)
+    chosen = np.random.default_rng(seed).choice(len(pictures), min(count, len(pictures)), replace=False)
+    return [cv2.resize(pictures[i].rgb(), (size, size), interpolation=cv2.INTER_AREA) for i in chosen]
 
 
 def compare_int8(full: Path, small: Path, config: TrainConfig, size: int) -> list[str]:

@@ -184,8 +184,8 @@ def run_heads(config: HeadsConfig, say: Callable[[str], None] = print) -> Path:
     if not isinstance(model, StreamSegmenter):
         raise UsageError(f"{config.checkpoint}: expected a pns_plus_stream, found {base.model.name}; heads need it.")
     render_shards(config.simulated, config.shards, say)
-    pairs, _ = gather(config.train)
-    images, masks = decoded(pairs, config.cache_side_px, config.cache or config.out / "cache")
+    pictures, _ = gather(config.train, say)
+    images, masks = decoded(pictures, config.cache_side_px, config.cache or config.out / "cache")
     spec = HeadsSpec(
         config.steps, config.clips, rate=config.rate, simulated=config.simulated_share, seed=config.seed,
         workers=config.workers, threads=config.threads,

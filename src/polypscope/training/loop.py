@@ -27,11 +27,12 @@ from polypscope.models.pns_plus_stream import StreamSegmenter
 from polypscope.models.registry import MODELS, create
 from polypscope.records.errors import MissingInput, UsageError
 from polypscope.training.config import Source, TrainConfig
-from polypscope.training.data import Batches, Pair, Stills, decoded, list_pairs, read_mask, read_rgb, read_stems
+from polypscope.training.data import Batches, Stills, decoded
 from polypscope.training.joint import Joint, Mixed, joint_loss, simulated_count
 from polypscope.training.losses import deep_supervision
 from polypscope.training.pictures import contact_sheet
 from polypscope.training.simulated import render_shards
+from polypscope.training.sources import Picture, list_pictures
 from polypscope.training.windows import Windows, list_windows
 
 
@@ -55,6 +56,8 @@ def train(config: TrainConfig, say: Callable[[str], None] = print) -> Path:
     torch.manual_seed(config.seed)
     config.out.mkdir(parents=True, exist_ok=True)
     data, weights = open_data(config, say)
+    for source in config.validate_on:
+        list_pictures(source, say)  # what is missing should be said now, not after the first epoch
     model = build(config)
     average = copy.deepcopy(model).eval()
     optimiser = make_optimiser(model, config)
@@ -146,12 +149,12 @@ def open_data(config: TrainConfig, say: Callable[[str], None] = print) -> tuple[
     if config.window is not None:
         windows, shares = [], []
         for source in config.train:
-            found = list_windows(source, config.window)
+            found = list_windows(source, config.window, say)
             windows += found
             shares += [source.weight] * len(found)
         return Windows(windows, config.window_size), np.array(shares)
-    pairs, weights = gather(config.train)
-    images, masks = decoded(pairs, config.cache_side_px, config.cache or config.out / "cache")
+    pictures, weights = gather(config.train, say)
+    images, masks = decoded(pictures, config.cache_side_px, config.cache or config.out / "cache")
     stills = Stills(images, masks, config.augment)
     if config.simulated is None:
         return stills, weights
@@ -256,15 +259,17 @@ def update_average(average: nn.Module, model: nn.Module, decay: float) -> None:
             mean.copy_(value)
 
 
-def gather(sources: Sequence[Source]) -> tuple[list[Pair], np.ndarray]:
-    """All pairs of the sources, with each pair's weight."""
-    pairs: list[Pair] = []
+def gather(
+    sources: Sequence[Source], say: Callable[[str], None] = lambda text: None
+) -> tuple[list[Picture], np.ndarray]:
+    """All pictures of the sources, with each picture's weight."""
+    pictures: list[Picture] = []
     weights: list[float] = []
     for source in sources:
-        found = _pairs(source)
-        pairs += found
+        found = list_pictures(source, say)
+        pictures += found
         weights += [source.weight] * len(found)
-    return pairs, np.array(weights)
+    return pictures, np.array(weights)
 
 
 @torch.no_grad()
@@ -273,18 +278,18 @@ def validate(model: nn.Module, config: TrainConfig) -> dict[str, float]:
     model.eval()
     scores: dict[str, float] = {}
     for source in config.validate_on:
-        name = source.name or source.root.name
         dices, alarms = [], []
-        for image, mask in _pairs(source):
-            rgb, truth = read_rgb(image), read_mask(mask) > 0
+        for picture in list_pictures(source):
+            rgb, truth = picture.rgb(), picture.mask() > 0
             guess = segment(model, rgb, config) >= 0.5
             if truth.any():
                 dices.append(2 * (guess & truth).sum() / (guess.sum() + truth.sum()))
             else:
                 alarms.append(bool(guess.any()))
-        scores[f"dice {name}"] = float(np.mean(dices))
+        if dices:
+            scores[f"dice {source.label}"] = float(np.mean(dices))
         if alarms:
-            scores[f"alarms {name}"] = float(np.mean(alarms))
+            scores[f"alarms {source.label}"] = float(np.mean(alarms))
     return scores
 
 
@@ -315,14 +320,10 @@ def _draw(model: nn.Module, config: TrainConfig, epoch: int) -> None:
     sources = config.validate_on or tuple(source for source in config.train[:1] if source.layout == "pairs")
     if not sources:
         return
-    chosen = [pair for source in sources for pair in _pairs(source)[: 8 // len(sources) or 1]]
-    pictures = [(read_rgb(image), read_mask(mask) > 0) for image, mask in chosen]
+    chosen = [picture for source in sources for picture in list_pictures(source)[: 8 // len(sources) or 1]]
+    pictures = [(picture.rgb(), picture.mask() > 0) for picture in chosen]
     path = config.out / f"predictions-{epoch:03d}.png"
     contact_sheet(pictures, lambda rgb: segment(model, rgb, config), path)
-
-
-def _pairs(source: Source) -> list[Pair]:
-    return list_pairs(source.root, read_stems(source.exclude), read_stems(source.only))
 
 
 def _save(state: dict[str, object], path: Path) -> None:
@@ -332,7 +333,7 @@ def _save(state: dict[str, object], path: Path) -> None:
 
 
 def _columns(config: TrainConfig) -> list[str]:
-    return ["epoch", "loss", "rate", "seconds", *[f"dice {s.name or s.root.name}" for s in config.validate_on]]
+    return ["epoch", "loss", "rate", "seconds", *[f"dice {s.label}" for s in config.validate_on]]
 
 
 def _write_log_header(config: TrainConfig) -> None:

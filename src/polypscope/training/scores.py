@@ -11,7 +11,7 @@ import numpy as np
 from polypscope.evaluation.segmentation.overlap import dice
 from polypscope.runtime.segmenter import Segmenter
 from polypscope.training.config import Source
-from polypscope.training.data import list_pairs, read_mask, read_rgb, read_stems
+from polypscope.training.sources import list_pictures
 
 PROTOCOL = "mean of per-image Dice over pictures with a polyp, threshold 0.5, original size"
 FINDINGS = "one centroid per component at the card's threshold; a hit lies in a polyp, further hits of it do not count"
@@ -21,20 +21,20 @@ ALARMS = "share of pictures without a polyp in which anything reaches the card's
 def score_sets(model: Path, wanted: list[dict[str, Any]], base: Path) -> list[dict[str, Any]]:
     """Rows for `ModelCard.scores`: Dice, F1 of the findings and, where there are empty pictures, the alarm rate.
 
-    `wanted` are tables with `root` (may hold `*`), `name`, and optionally `exclude`, `only` and `used_to_choose`.
+    `wanted` are tables with the fields of a `Source`, whose `root` may hold `*`, and `used_to_choose`.
     """
     segmenter = Segmenter.load(model)
     rows = []
     for entry in wanted:
         source = Source.model_validate({key: value for key, value in entry.items() if key != "used_to_choose"})
-        skip, keep = (read_stems(None if path is None else base / path) for path in (source.exclude, source.only))
-        roots = sorted(base.glob(str(source.root))) if "*" in str(source.root) else [base / source.root]
+        roots = sorted(base.glob(str(source.root))) if "*" in str(source.root) else [source.root]
+        parts = [source.model_copy(update={"root": root}).under(base) for root in roots]
         dices: list[float] = []
         alarms: list[float] = []
         hits = false = missed = 0
-        for image, mask in (pair for root in roots for pair in list_pairs(root, skip, keep)):
-            truth = read_mask(mask) > 0
-            probability = segmenter.predict(read_rgb(image))
+        for picture in (picture for part in parts for picture in list_pictures(part)):
+            truth = picture.mask() > 0
+            probability = segmenter.predict(picture.rgb())
             found = probability.at_least(segmenter.card.threshold).values
             if truth.any():
                 dices.append(dice(truth, probability.at_least(0.5).values))
@@ -42,10 +42,10 @@ def score_sets(model: Path, wanted: list[dict[str, Any]], base: Path) -> list[di
                 hits, false, missed = hits + counts[0], false + counts[1], missed + counts[2]
             else:
                 alarms.append(float(found.any()))
-        about = {"data": source.name or source.root.name, "used_to_choose": bool(entry.get("used_to_choose", False))}
+        about = {"data": source.label, "used_to_choose": bool(entry.get("used_to_choose", False))}
         f1 = 2 * hits / max(1, 2 * hits + false + missed)
         for metric, value, protocol, count in (
-            ("mean Dice", float(np.mean(dices)), PROTOCOL, len(dices)),
+            ("mean Dice", float(np.mean(dices)) if dices else float("nan"), PROTOCOL, len(dices)),
             ("F1", f1, FINDINGS, len(dices)),
             ("alarms", float(np.mean(alarms)) if alarms else float("nan"), ALARMS, len(alarms)),
         ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import cv2
@@ -10,42 +11,30 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from polypscope.io.paths import list_files, list_folders
 from polypscope.records.errors import MissingInput
 from polypscope.training.config import Source
-from polypscope.training.data import Draw, Pair, read_mask, read_rgb
-
-LAYOUTS = {"pairs": ("images", "masks"), "sun-seg": ("Frame", "GT")}
+from polypscope.training.data import Draw
+from polypscope.training.sources import Picture, list_clips
 
 
 @dataclass(frozen=True)
 class Window:
     """The clip's first frame (the anchor), then consecutive frames."""
 
-    pairs: tuple[Pair, ...]
+    pictures: tuple[Picture, ...]
 
 
-def list_windows(source: Source, length: int) -> list[Window]:
+def list_windows(source: Source, length: int, say: Callable[[str], None] = lambda text: None) -> list[Window]:
     """All windows of `length` consecutive frames of every clip of a source, each with its anchor.
 
-    A SUN-SEG folder has `Frame/<clip>/` and `GT/<clip>/`; a folder of pairs is one clip in natural order. A clip that
-    is shorter than a window is left out.
+    A part of SUN-SEG has `Frame/<clip>/` and `GT/<clip>/`; a folder of pairs is one clip in natural order; an adapter
+    knows its clips. A clip that is shorter than a window is left out.
     """
-    pictures, masks = LAYOUTS[source.layout]
-    if source.layout == "sun-seg":
-        clips = [(folder, source.root / masks / folder.name) for folder in list_folders(source.root / pictures)]
-    else:
-        clips = [(source.root / pictures, source.root / masks)]
-    windows = []
-    for folder, truth in clips:
-        by_stem = {path.stem: path for path in list_files(truth)}
-        frames = list_files(folder)
-        for path in frames:
-            if path.stem not in by_stem:
-                raise MissingInput(f"Training data: expected a mask for {path} in {truth}, found none.")
-        pairs = [(path, by_stem[path.stem]) for path in frames]
-        for start in range(len(pairs) - length + 1):
-            windows.append(Window((pairs[0], *pairs[start : start + length])))
+    windows = [
+        Window((clip[0], *clip[start : start + length]))
+        for clip in list_clips(source, say)
+        for start in range(len(clip) - length + 1)
+    ]
     if not windows:
         raise MissingInput(f"Training data: expected clips of at least {length} frames in {source.root}, found none.")
     return windows
@@ -74,7 +63,7 @@ class Windows(Dataset[tuple[Tensor, Tensor]]):
             small = cv2.resize(cut, (width, height), interpolation=cv2.INTER_LINEAR)
             return torch.from_numpy(np.ascontiguousarray(small[:, ::-1] if flip else small))
 
-        pairs = self.windows[draw.item].pairs
-        rgb = torch.stack([shaped(read_rgb(image)).permute(2, 0, 1) for image, _ in pairs])
-        masks = torch.stack([shaped(read_mask(mask))[None] for _, mask in pairs[1:]])
+        pictures = self.windows[draw.item].pictures
+        rgb = torch.stack([shaped(picture.rgb()).permute(2, 0, 1) for picture in pictures])
+        masks = torch.stack([shaped(picture.mask())[None] for picture in pictures[1:]])
         return rgb, masks
