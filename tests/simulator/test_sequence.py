@@ -6,7 +6,8 @@ import pytest
 from polypscope.records import DepthKind
 from polypscope.records.errors import UsageError
 from polypscope.simulator import Settings, sequence
-from polypscope.simulator.scope import Lumen
+from polypscope.simulator.scope import LEAST_CLEARANCE_MM, Lumen, NoRoom
+from polypscope.simulator.sequence import _prepare
 from polypscope.simulator.surface import vertex_normals
 
 TINY = {"frames": 6, "width": 64, "height": 64, "triangles": 12_000}
@@ -49,6 +50,16 @@ def test_the_camera_never_leaves_the_lumen(index):
     lumen = Lumen(surface.vertices, vertex_normals(surface.vertices, surface.faces))
     distance, _ = lumen.clearance(made.poses[:, :3, 3])
     assert distance.min() > 1.0
+
+
+@pytest.mark.parametrize(("seed", "index"), [(14, 5), (15, 0)])
+def test_where_limbs_of_the_colon_cross_another_place_is_drawn(seed, index):
+    settings = Settings(**{**TINY, "frames": 300}, polyps="sampled")
+    with pytest.raises(NoRoom, match="expected room"):
+        _prepare(settings, seed, index, 0)
+    made, again = sequence(seed, index, settings), sequence(seed, index, settings)
+    assert np.array_equal(made.poses, again.poses)
+    assert made.lumen.clearance(made.poses[:, :3, 3])[0].min() >= LEAST_CLEARANCE_MM
 
 
 def test_a_negative_sequence_has_no_polyp():

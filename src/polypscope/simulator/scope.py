@@ -14,11 +14,15 @@ from numpy.typing import NDArray
 
 from polypscope.records.errors import InputError
 
-__all__ = ["Lumen", "Target", "fly"]
+__all__ = ["Lumen", "NoRoom", "Target", "fly"]
 
 Array = NDArray[np.float64]
 CLEARANCE_MM = 4.0
 LEAST_CLEARANCE_MM = 1.5
+
+
+class NoRoom(InputError):
+    """There is no way for the camera along this stretch: not even the centreline keeps clear of every wall."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +183,7 @@ def _keep_clear(position: Array, safe: Array, lumen: Lumen) -> Array:
         position = np.where(bad[:, None], position + pull * (safe - position), position)
         distance, _ = lumen.clearance(position)
     if (distance < LEAST_CLEARANCE_MM).any():
-        raise InputError(
+        raise NoRoom(
             f"the lumen: expected room of {LEAST_CLEARANCE_MM} mm round the camera, found "
             f"{float(distance.min()):.2f} mm; the centreline leaves the surface or the surface is too narrow: check "
             "that both have the same units and place."

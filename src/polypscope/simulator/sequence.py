@@ -26,7 +26,7 @@ from polypscope.simulator.ctcolon import CtColon
 from polypscope.simulator.forceps import Forceps, draw_forceps
 from polypscope.simulator.polyps import MODELS, PolypModel, sample_model, sew_polyp
 from polypscope.simulator.renderer import Hits, Lens, cast
-from polypscope.simulator.scope import Lumen, Target, fly
+from polypscope.simulator.scope import Lumen, NoRoom, Target, fly
 from polypscope.simulator.sensor import FovShape, Sensor, Style
 from polypscope.simulator.shading import Tissue, shade
 from polypscope.simulator.surface import vertex_normals
@@ -37,6 +37,7 @@ __all__ = ["PlacedPolyp", "Settings", "SimulatedFrame", "SimulatedSequence", "se
 VERSION = 1
 RATE_HZ = 25.0
 AHEAD_MM = 150.0
+_TRIES = 8
 PolypSource = Literal["models", "sampled"]
 
 
@@ -318,7 +319,19 @@ def sequence(seed: int = 0, index: int = 0, settings: Settings | None = None, **
     (32, 32)
     """
     s = settings or Settings(**changes)
-    rng = np.random.default_rng([seed, index, 2])
+    for attempt in range(_TRIES - 1):
+        try:
+            return _prepare(s, seed, index, attempt)
+        except NoRoom:
+            # Two limbs of a generated colon sometimes lie in each other: draw another place, from the same seed. A
+            # surface that somebody gave is not searched for a stretch that happens to be sound: they should know.
+            if s.mesh is not None:
+                raise
+    return _prepare(s, seed, index, _TRIES - 1)
+
+
+def _prepare(s: Settings, seed: int, index: int, attempt: int) -> SimulatedSequence:
+    rng = np.random.default_rng([seed, index, 2, attempt] if attempt else [seed, index, 2])
     camera = Camera.from_fov(s.width, s.height, float(rng.uniform(*s.fov_range)), s.lens)
     colon = geometry_of(s, seed, index)
     room = colon.last_mm - colon.first_mm
