@@ -21,7 +21,7 @@ def train(config: Path, *, out: Path | None = None, epochs: int | None = None) -
 
     A checkpoint is written after every epoch, and a run that was stopped and resumed ends with the weights of one
     that was not. `log.csv` has one row per epoch, and `predictions-NNN.png` shows what the model sees. Several
-    processes: torchrun --nproc-per-node 2 -m polypscope train CONFIG.
+    processes, each with batches of its own: torchrun --nproc-per-node 2 -m polypscope train CONFIG.
 
     Parameters
     ----------
@@ -45,8 +45,11 @@ def train(config: Path, *, out: Path | None = None, epochs: int | None = None) -
     from polypscope.training.config import HeadsConfig, load_recipe
     from polypscope.training.heads import run_heads
     from polypscope.training.loop import train as run
+    from polypscope.training.processes import this_process
 
     recipe = load_recipe(Path(config))
+    if isinstance(recipe, HeadsConfig) and this_process().world > 1:
+        raise UsageError("torchrun: expected a recipe for the image part, found kind 'heads'; run it in one process.")
     if out is not None:
         recipe = recipe.model_copy(update={"out": Path(out).resolve()})
     if isinstance(recipe, HeadsConfig):
@@ -56,11 +59,13 @@ def train(config: Path, *, out: Path | None = None, epochs: int | None = None) -
             )
     elif epochs is not None:
         recipe = recipe.model_copy(update={"optimiser": recipe.optimiser.model_copy(update={"epochs": epochs})})
+    table = recipe.out / ("heads.csv" if isinstance(recipe, HeadsConfig) else "log.csv")
+    if not this_process().first:  # the first process keeps the records of all
+        return Training(run(recipe, say), table)
     with RunLog(recipe.out, "train", {"config": config, "out": recipe.out, "epochs": epochs}) as log:
         log.add_input(config)
         weights = run_heads(recipe, say) if isinstance(recipe, HeadsConfig) else run(recipe, say)
         log.record(weights=str(weights))
-    table = recipe.out / ("heads.csv" if isinstance(recipe, HeadsConfig) else "log.csv")
     say(f"weights in {weights}, log in {table}")
     say(f"next: polypscope export {weights} model.onnx")
     return Training(weights, table)

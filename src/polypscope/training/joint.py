@@ -138,10 +138,8 @@ def joint_loss(
     outlined = deep_supervision(levels, truth)
     share = truth.mean((2, 3))
     told = nn.functional.binary_cross_entropy_with_logits(presence.float(), (share > 0).float(), reduction="none")
-    sure = (share == 0) | (share > SEEN)
+    sure = ((share == 0) | (share > SEEN)).float()
     polyp = nn.functional.interpolate(truth[-len(ray_mm) :], size=ray_mm.shape[-2:], mode="area")[:, 0]
     measured = depth_loss(depth.float(), ray_mm, 1 + 3 * polyp)
-    return (
-        outlined + settings.depth_weight * measured + settings.presence_weight * told[sure].mean(),
-        measured.detach(),
-    )
+    present = (told * sure).sum() / sure.sum().clamp(min=1)
+    return outlined + settings.depth_weight * measured + settings.presence_weight * present, measured.detach()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import csv
 import math
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -31,6 +30,7 @@ from polypscope.training.data import Batches, Stills, decoded
 from polypscope.training.joint import Joint, Mixed, joint_loss, simulated_count
 from polypscope.training.losses import deep_supervision
 from polypscope.training.pictures import contact_sheet
+from polypscope.training.processes import Processes, joined
 from polypscope.training.simulated import render_shards
 from polypscope.training.sources import Picture, list_pictures
 from polypscope.training.windows import Windows, list_windows
@@ -48,14 +48,22 @@ class EpochLog:
 
 
 def train(config: TrainConfig, say: Callable[[str], None] = print) -> Path:
-    """Run or resume the training that `config` describes; returns the file with the averaged weights."""
-    rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-    if world > 1 and not torch.distributed.is_initialized():
-        torch.distributed.init_process_group("gloo")
+    """Run or resume the training that `config` describes; returns the file with the averaged weights.
+
+    Under `torchrun`, each process takes batches of its own and the gradients are averaged, so that a step sees
+    `batch` × processes pictures; the log has the loss of the first process.
+    """
+    with joined() as processes:
+        return _train(config, processes, say if processes.first else lambda text: None)
+
+
+def _train(config: TrainConfig, processes: Processes, say: Callable[[str], None]) -> Path:
+    rank, world = processes.rank, processes.world
     torch.set_num_threads(config.threads)
     torch.manual_seed(config.seed)
     config.out.mkdir(parents=True, exist_ok=True)
-    data, weights = open_data(config, say)
+    with processes.first_alone():
+        data, weights = open_data(config, say)
     for source in config.validate_on:
         list_pictures(source, say)  # what is missing should be said now, not after the first epoch
     model = build(config)
@@ -63,6 +71,11 @@ def train(config: TrainConfig, say: Callable[[str], None] = print) -> Path:
     optimiser = make_optimiser(model, config)
     rendered = 0 if config.simulated is None else simulated_count(config.optimiser.batch, config.simulated)
     sampler = Batches(weights, config.optimiser.batch, config.sizes, config.seed, config.length, rank, world, rendered)
+    if len(sampler) == 0:
+        raise UsageError(
+            f"Recipe: expected at least one batch of {sampler.batch} pictures for each of {world} processes, found "
+            f"{sampler.length} pictures in an epoch; give more of them, a larger `length` or a smaller `batch`."
+        )
     total = config.optimiser.epochs * len(sampler)
     first, step = 0, 0
     last = config.out / "last.pt"
@@ -73,7 +86,7 @@ def train(config: TrainConfig, say: Callable[[str], None] = print) -> Path:
         optimiser.load_state_dict(saved["optimiser"])
         first, step = saved["epoch"] + 1, saved["step"]
         say(f"resuming after epoch {saved['epoch']}")
-    else:
+    elif processes.first:
         _write_log_header(config)
     runner = nn.parallel.DistributedDataParallel(model) if world > 1 else model
     for epoch in range(first, config.optimiser.epochs):
@@ -104,11 +117,11 @@ def train(config: TrainConfig, say: Callable[[str], None] = print) -> Path:
             step += 1
             update_average(average, model, min(config.optimiser.ema, (1 + step) / (10 + step)))
             losses.append(float(loss.detach()))
-            if rank == 0 and batch_index % 20 == 0:
+            if processes.first and batch_index % 20 == 0:
                 pace = (time.perf_counter() - started) / (batch_index + 1)
                 recent = np.mean(losses[-20:])
                 say(f"epoch {epoch} batch {batch_index}/{len(sampler)} loss {recent:.4f} {pace:.2f} s each")
-        if rank == 0:
+        if processes.first:
             scores = validate(segmenter_of(average), config)
             row = EpochLog(epoch, float(np.mean(losses)), rate, time.perf_counter() - started, scores)
             _append_log(config, row)
@@ -124,7 +137,7 @@ def train(config: TrainConfig, say: Callable[[str], None] = print) -> Path:
             }
             _save(state, last)
     final = config.out / "weights.pt"
-    if rank == 0:
+    if processes.first:
         _save({"model": segmenter_of(average).state_dict(), "config": config.model_dump_json()}, final)
         if isinstance(average, Joint):
             channels = list(average.depth.channels)
