@@ -10,17 +10,12 @@ __all__ = ["Exported", "export"]
 
 @dataclass(frozen=True)
 class Exported:
-    """The ONNX file, its card, and how far it is from torch."""
+    """The ONNX file, its card, and how far it is from torch: a file that is too far is not written."""
 
     file: Path
     card: Path
     parity: float
     int8: Path | None = None
-
-    @property
-    def exit_code(self) -> int:
-        """1 when the ONNX file does not compute what torch computes."""
-        return 0 if self.parity < 1e-4 else 1
 
 
 def export(
@@ -50,7 +45,8 @@ def export(
         TOML file with the card's hand-written fields: summary, data, licences, what it fails on. Its [[score_on]]
         tables name folders on which the exported file is scored.
     half
-        Store large weights in 16 bits: half the file, the same speed; the difference is printed.
+        Round large weights to 16 bits and store them so: half the file, the same speed. The file equals a torch model
+        with the rounded weights; how far these are from the trained ones is printed.
     int8
         Also write an 8-bit file beside it, calibrated on the training pictures, and print its speed and difference.
     depth
@@ -79,14 +75,13 @@ def export(
     model, config = exporting.load_trained(Path(checkpoint))
     known = exporting.read_facts(Path(facts)) if facts else {}
     wanted = known.pop("score_on", [])
-    spec = exporting.write_graph(model, config.model.name, out, size)
-    parity = exporting.measure_parity(model, out, size)
+    written = exporting.export_segmenter(model, config.model.name, out, size, half)
+    spec, parity, rounding = written.spec, written.parity, written.rounding
     say(f"largest difference to torch: probability {parity.probability:.1e}, state {parity.state:.1e}")
-    if half:
-        exporting.store_half(out)
-        rounded = exporting.measure_parity(model, out, size)
-        say(f"after rounding weights to 16 bits: probability {rounded.probability:.1e}, state {rounded.state:.1e}")
+    if rounding is not None:
+        say(f"rounding the weights to 16 bits moved the probability by up to {rounding.probability:.1e}")
     known.setdefault("streaming", config.model.name == "pns_plus_stream")
+    known["storage"] = "float16" if half else "float32"
     label = name or out.stem
     card = exporting.write_card(out, label, config.model.name, spec, known)
     if wanted:

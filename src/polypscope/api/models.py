@@ -78,6 +78,7 @@ def info(name: str) -> ModelInfo:
             ),
             ("streaming", "yes" if card.streaming else "no"),
             ("threshold", card.threshold),
+            ("weights", f"{card.storage}, computed in {'int8' if card.storage == 'int8' else 'float32'}"),
             ("file", f"{card.file}, {card.bytes / 1e6:.1f} MB, SHA-256 {card.sha256[:16]}… (checked)"),
             ("licence", card.licence),
             ("recipe", card.recipe),

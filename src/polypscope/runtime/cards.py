@@ -67,6 +67,9 @@ class ModelCard(_Table):
     file: str
     sha256: str
     bytes: int
+    storage: Literal["float32", "float16", "int8"] = Field(
+        default="float32", description="how weights are stored; all but int8 are computed in float32"
+    )
     input: InputSpec
     streaming: bool = False
     segmenter: str = Field(default="", description="of a depth head: SHA-256 of the segmenter whose features it reads")

@@ -21,6 +21,7 @@ from polypscope.runtime.cards import InputSpec, ModelCard, find_card
 from polypscope.runtime.runlog import sha256
 from polypscope.training.config import TrainConfig
 from polypscope.training.simulated import RAY_SIDE_PX
+from polypscope.training.storage import folded, rounded, store_half
 
 OPSET = 18
 PARITY = 1e-4
@@ -100,6 +101,46 @@ def write_graph(model: nn.Module, name: str, path: Path, size: int) -> InputSpec
     return InputSpec(width=size, height=size)
 
 
+@dataclass(frozen=True)
+class Written:
+    """An exported segmenter: its input, how far the file is from torch, and how far rounding moved it."""
+
+    spec: InputSpec
+    parity: Parity
+    rounding: Parity | None
+
+
+def export_segmenter(model: nn.Module, name: str, out: Path, size: int, half: bool = False) -> Written:
+    """Write the ONNX file, measure it against torch, and keep it only if both compute the same.
+
+    With `half`, the weights are first rounded to what 16 bits hold, so that the file is the ONNX form of the rounded
+    model; how far that is from the trained one is measured too.
+    """
+    exported = model
+    if half and not MODELS[name].clip:
+        example = torch.randn(1, 3, size, size, generator=torch.Generator().manual_seed(0))
+        exported = rounded(folded(model, example))
+    partial = out.with_suffix(".part.onnx")
+    spec = write_graph(exported, name, partial, size)
+    if half:
+        store_half(partial)
+    parity = measure_parity(exported, partial, size)
+    rounding = measure_parity(model, partial, size) if half else None
+    accept(partial, out, max(parity.probability, parity.state))
+    return Written(spec, parity, rounding)
+
+
+def accept(partial: Path, out: Path, parity: float) -> None:
+    """Give a file its name, unless it computes something else than torch."""
+    if not parity < PARITY:
+        partial.unlink()
+        raise ModelError(
+            f"{out}: expected a file that computes what torch computes within {PARITY:g}, found a difference of "
+            f"{parity:.1e}; nothing was written."
+        )
+    partial.replace(out)
+
+
 @torch.no_grad()
 def measure_parity(model: nn.Module, path: Path, size: int, steps: int = 4) -> Parity:
     """Run torch and ONNX Runtime side by side on the same frames, each carrying its own state."""
@@ -156,9 +197,12 @@ def export_depth(checkpoint: Path, out: Path, segmenter: Path, name: str, facts:
     except Exception as error:
         reason = " ".join(str(error).split())[:120]
         raise ModelError(f"{checkpoint}: expected a `depth.pt` of `polypscope train`, found: {reason}.") from None
-    spec = write_depth_graph(head.eval(), out, owner.input.width)
+    partial = out.with_suffix(".part.onnx")
+    spec = write_depth_graph(head.eval(), partial, owner.input.width)
+    parity = measure_depth_parity(head, partial, owner.input.width)
+    accept(partial, out, parity)
     write_card(out, name, "depth_head", spec, {"kind": "depth", **facts, "segmenter": owner.sha256})
-    return measure_depth_parity(head, out, owner.input.width)
+    return parity
 
 
 @torch.no_grad()
@@ -178,33 +222,6 @@ def _depth_inputs(head: DepthHead, size: int, generator: torch.Generator) -> tup
     ]
     rays = torch.nn.functional.normalize(torch.rand(1, RAY_SIDE_PX, RAY_SIDE_PX, 3, generator=generator) + 0.1, dim=-1)
     return (image, *features, rays)
-
-
-def store_half(path: Path) -> float:
-    """Store large weights in 16 bits, which halves the file; returns the largest relative rounding of a tensor.
-
-    The runtime widens them once while it loads, so speed and memory stay those of float32.
-    """
-    import onnx
-    from onnx import TensorProto, helper, numpy_helper
-
-    model = onnx.load(str(path))
-    worst = 0.0
-    casts = []
-    for tensor in model.graph.initializer:
-        if tensor.data_type != TensorProto.FLOAT or np.prod(tensor.dims) < 256:
-            continue
-        values = numpy_helper.to_array(tensor)
-        half = values.astype(np.float16)
-        worst = max(worst, float(np.abs(values - half).max() / (np.abs(values).max() + 1e-12)))
-        name = tensor.name
-        tensor.CopyFrom(numpy_helper.from_array(half, f"{name}_half"))
-        casts.append(helper.make_node("Cast", [f"{name}_half"], [name], to=TensorProto.FLOAT, name=f"{name}_widen"))
-    nodes = [*casts, *model.graph.node]
-    del model.graph.node[:]
-    model.graph.node.extend(nodes)
-    onnx.save(model, str(path))
-    return worst
 
 
 def write_int8(source: Path, path: Path, pictures: list[np.ndarray]) -> None:
