@@ -62,6 +62,19 @@ def test_weak_detections_carry_an_alarm_but_do_not_start_one() -> None:
     assert shown[-1] == []  # but not for ever
 
 
+def test_a_candidate_outlives_frames_that_the_segmenter_doubts() -> None:
+    frames = [[found_at(100 + n, 80, score=0.35 if n % 2 else 0.97)] for n in range(30)]
+    _, shown = _run(stream(*frames))
+    first = next(n for n, ids in enumerate(shown) if ids)
+    assert first <= 8
+    assert all(ids == [1] for ids in shown[first:])
+
+
+def test_a_candidate_does_not_live_on_doubt_alone() -> None:
+    frames = [found_at(100, 80)] * 2 + [found_at(100, 80, score=0.4)] * 30 + [found_at(100, 80)]
+    assert _run(stream(*[[f] for f in frames]))[0].tracks() == []
+
+
 def test_no_flicker_through_missed_frames() -> None:
     frames = [[found_at(100 + n, 80)] if n % 4 else None for n in range(40)]
     frames[0] = [found_at(100, 80)]

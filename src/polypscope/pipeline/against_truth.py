@@ -3,6 +3,8 @@
 A shown polyp counts for the true polyp that its point lies in. A track belongs to the true polyp that most of its
 points lie in, if that is at least half of them; else it is a false track. A true polyp counts as visible from the first
 frame in which it covers `least_share` of the picture: a few pixels behind a fold are nothing anybody could point at.
+Its alarm is the first frame in which one of its tracks points at it: a track that began elsewhere and ran on to the
+polyp is not early.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ class AgainstTruth:
         self._truths: dict[int, GroundTruth] = {}
         self._polyps: dict[int, _Seen] = {}
         self._points: dict[int, Counter[int]] = defaultdict(Counter)
-        self._alarms: dict[int, int] = {}
+        self._alarms: dict[tuple[int, int], int] = {}
         self.frames = 0
         self.last_s = 0.0
 
@@ -79,7 +81,6 @@ class AgainstTruth:
                 self._visible(polyp, truth)
         hit = set()
         for shown in told.shown:
-            self._alarms.setdefault(shown.id, truth.index)
             if shown.found is None:
                 continue
             x, y = self._working.to_frame(*shown.found.detection.point_xy)
@@ -87,6 +88,7 @@ class AgainstTruth:
             column = min(max(round(x), 0), truth.shape[1] - 1)
             label = int(truth.instances[row, column])
             self._points[shown.id][label] += 1
+            self._alarms.setdefault((shown.id, label), truth.index)
             hit.add(label)
         for label in hit:
             if label in self._polyps:
@@ -118,7 +120,7 @@ class AgainstTruth:
         rows = []
         for label, seen in sorted(self._polyps.items()):
             tracks = tuple(sorted(track for track, polyp in owner.items() if polyp == label))
-            alarms = [self._alarms[track] for track in tracks]
+            alarms = [self._alarms[track, label] for track in tracks]
             latency = max(0, min(alarms) - seen.first_index) if alarms else None
             rows.append(
                 PolypOutcome(

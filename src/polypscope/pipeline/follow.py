@@ -1,10 +1,10 @@
 """One polyp, one track: associates detections over time, fires early, does not flicker, survives short occlusion.
 
-Each candidate gathers evidence (log-odds of its scores, a loss for every frame without it). An alarm starts when the
-evidence is enough, so a clear polyp fires on its second frame and a doubtful one has to be seen longer; once started,
-weak detections carry it (the idea of ByteTrack, Zhang et al., ECCV 2022). Positions are predicted with the motion of
-the whole picture, which a moving scope needs more than a velocity per object. A polyp that went out of sight stays in
-memory and gets its old identity back when it re-appears near where it went, or looks the same.
+Each candidate gathers evidence: log-odds of its scores, a loss for every frame without it or in doubt of it. An alarm
+starts when the evidence is enough, so a clear polyp fires on its third frame and a doubtful one has to be seen longer;
+once started, weak detections carry it (the idea of ByteTrack, Zhang et al., ECCV 2022). Positions are predicted with
+the motion of the whole picture, which a moving scope needs more than a velocity per object. A polyp that went out of
+sight stays in memory and gets its old identity back when it re-appears near where it went, or looks the same.
 
 All times are seconds of the source, so frame rate and `--every` do not change the behaviour. `step` uses only what the
 journal keeps: a replay ends in exactly the same state.
@@ -32,11 +32,13 @@ class FollowSettings:
     alarm_evidence: log-odds that start an alarm. alarm_hits: at least so many detections. hold_s: a confirmed polyp is
     shown for so long without a detection. lost_s: after so long without one it counts as out of sight. memory_s: so
     long it can come back near its place under its old number; jump_s: so long anywhere, if it looks the same.
-    miss_loss: log-odds lost by a candidate for each frame without it.
+    miss_loss: log-odds lost by a candidate for each frame without it; faint_loss: by any track for a detection that
+    stays below the threshold. slope: log-odds for each unit of a score's own log-odds above `sure`.
     """
 
     threshold: float = 0.5
     sure: float = 0.92
+    slope: float = 2.0
     alarm_evidence: float = 4.0
     alarm_hits: int = 3
     hold_s: float = 0.2
@@ -44,6 +46,7 @@ class FollowSettings:
     jump_s: float = 1.0
     memory_s: float = 3.0
     miss_loss: float = 1.5
+    faint_loss: float = 0.7
     evidence_limit: float = 9.0
     alike_near: float = 0.75
     alike_far: float = 0.9
@@ -149,9 +152,9 @@ class Follower:
         weak = [f for f in findings.found if f.score < self.settings.threshold]
         matched: dict[int, Found] = {}
         left_strong = self._match(self._active, strong, matched)
-        # Only polyps whose alarm has started may live on weak detections; candidates need strong ones.
-        waiting = [t for t in self._active if t.key not in matched and t.confirmed]
-        self._match(waiting, weak, matched)
+        # Weak detections carry what is already followed, but nothing starts with one: the segmenter holds a whole frame
+        # below the threshold when it doubts the frame, and of one and the same polyp it may doubt every other frame.
+        self._match([t for t in self._active if t.key not in matched], weak, matched)
         for found in left_strong:
             if any(_is_fragment(found.box, t, matched.get(t.key)) for t in self._active):
                 continue
@@ -183,12 +186,16 @@ class Follower:
         if track.hits:
             track.velocity = tuple(0.7 * v + 0.3 * s for v, s in zip(track.velocity, shift, strict=True))  # type: ignore[assignment]
         track.box = new
+        if found.score < settings.threshold and not track.confirmed:
+            # It stays where it is looked for, but only strong detections keep a candidate alive.
+            track.evidence = max(track.evidence - settings.faint_loss, -settings.miss_loss)
+            return False
         track.appearance = 0.9 * track.appearance + 0.1 * np.asarray(found.appearance, float)
         track.hits += 1
         track.seen_index, track.seen_s = findings.index, findings.pts_s
         track.indices.append(findings.index)
         track.scores.append(found.score)
-        gain = _gain(found, old if track.hits > 1 else new, settings.sure)
+        gain = _gain(found, old if track.hits > 1 else new, settings)
         if "blurred" in findings.flags:
             gain = min(gain, 0.5 * gain)
         track.evidence = min(max(track.evidence + gain, -settings.miss_loss), settings.evidence_limit)
@@ -259,12 +266,14 @@ class Follower:
         return Shown(track.id, track.box, found, 1 / (1 + math.exp(-track.evidence)), fresh)
 
 
-def _gain(found: Found, expected: Box, sure: float) -> float:
+def _gain(found: Found, expected: Box, settings: FollowSettings) -> float:
     """Log-odds that a detection adds: less when it is not where it was expected, or is cut off by the picture's edge.
 
     False alarms come and go, change their shape and sit at the edge of the picture; polyps stay what they are.
     """
-    gain = min(max(2 * (_log_odds(found.score) - _log_odds(sure)), -1.0), 2.5)
+    if found.score < settings.threshold:
+        return -settings.faint_loss
+    gain = min(max(settings.slope * (_log_odds(found.score) - _log_odds(settings.sure)), -1.0), 2.5)
     if gain <= 0:
         return gain
     return gain * min(1.0, expected.iou(found.box) / 0.6) * (0.5 if found.truncated else 1.0)
