@@ -62,6 +62,7 @@ def test_every_promised_file_is_there(done: Path) -> None:
         "polyps.json",
         "frames.parquet",
         "masks.json",
+        "detections.csv",
         "overlay.mp4",
         "thumbnails",
         "run.json",
@@ -117,7 +118,7 @@ def test_killed_process_resumes_to_the_same_results(done: Path, video: Path, mod
     process.wait()
     assert not (broken / "report.html").exists(), "it was too fast to be killed half-way"
     subprocess.run([*words, "--out", str(broken), "--resume"], check=True, capture_output=True, env=os.environ)
-    for name in ("polyps.csv", "polyps.json", "frames.parquet", "masks.json", "overlay.mp4"):
+    for name in ("polyps.csv", "polyps.json", "frames.parquet", "masks.json", "detections.csv", "overlay.mp4"):
         assert (broken / name).read_bytes() == (whole / name).read_bytes(), name
 
 

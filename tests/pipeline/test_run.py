@@ -13,6 +13,7 @@ import pytest
 from scenes import ColourSeer, SceneSource, procedure
 
 from polypscope.io.coco import read_coco
+from polypscope.io.detections_csv import read_detections_csv
 from polypscope.pipeline import run as run_module
 from polypscope.pipeline.engine import Settings
 from polypscope.pipeline.run import discard, run
@@ -72,6 +73,9 @@ def test_frames_and_masks_agree_with_the_scene(whole) -> None:
     out, _ = whole
     frames = pl.read_parquet(out / "frames.parquet")
     assert frames["frame"].to_list() == list(range(_FRAMES))
+    rows = {row.frame: row for row in read_detections_csv(out / "detections.csv").rows}
+    assert rows[40].label == "1"
+    assert np.hypot(rows[40].x - 70, rows[40].y - 60) < 4
     coco = read_coco(out / "masks.json")
     grouped = coco.by_image()
     image = next(i for i in coco.images if i.id == 40)

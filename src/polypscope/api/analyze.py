@@ -80,8 +80,8 @@ def analyze(
 ) -> Analyses:
     """Find, follow and measure the polyps of a video, and write a report.
 
-    Writes polyps.csv and polyps.json (one row per polyp), frames.parquet, masks.json (COCO), overlay.mp4,
-    thumbnails, run.json and report.html, which opens offline in any browser.
+    Writes polyps.csv and polyps.json (one row per polyp), frames.parquet, masks.json (COCO), detections.csv,
+    overlay.mp4, thumbnails, run.json and report.html, which opens offline in any browser.
 
     Parameters
     ----------

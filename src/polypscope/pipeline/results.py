@@ -2,6 +2,7 @@
 
 polyps.csv, polyps.json   one row for each polyp
 frames.parquet            one row for each analysed frame
+detections.csv            one row for each polyp shown in a frame, as `polypscope evaluate detection` reads it
 masks.json                COCO run-length masks of every shown polyp at frame size, with its number as `track_id`
 thumbnails/               pictures of the best frames with the outline drawn in
 """
@@ -18,10 +19,11 @@ import cv2
 import numpy as np
 
 from polypscope import DISCLAIMER
+from polypscope.io.detections_csv import DetectionRow, write_detections_csv
 from polypscope.io.paths import atomic_path, write_bytes, write_text
 from polypscope.pipeline.best import Kept
 from polypscope.pipeline.engine import Memory, Settings, Told
-from polypscope.pipeline.findings import Working, rounded
+from polypscope.pipeline.findings import Findings, Found, Working, rounded
 from polypscope.pipeline.follow import Tracked
 from polypscope.pipeline.locate import outline
 from polypscope.pipeline.overlay import colour_of
@@ -119,6 +121,7 @@ def write_results(
     seen: dict[int, _Spans] = {}
     flags: dict[str, _Spans] = {}
     cuts = []
+    detections: list[DetectionRow] = []
     step_s = settings.every / fps
     replayed = Memory(working, settings)
     with atomic_path(out / "masks.json") as temporary, _MaskFile(temporary, name, working) as masks:
@@ -128,12 +131,14 @@ def write_results(
             masks.add(told)
             for polyp in told.shown:
                 if polyp.found is not None:
+                    detections.append(_detection(findings, polyp.id, polyp.found, working))
                     seen.setdefault(polyp.id, _Spans(gap_s)).add(findings.pts_s, findings.pts_s)
             for flag in findings.flags:
                 flags.setdefault(flag, _Spans(2.5 * step_s)).add(findings.pts_s, findings.pts_s + step_s)
             if findings.cut:
                 cuts.append(findings.pts_s)
     table.write(out / "frames.parquet")
+    write_detections_csv(out / "detections.csv", detections)
     polyps = tuple(_polyp(track, memory, partial, working, seen) for track in memory.tracks())
     _write_polyps(out, name, polyps)
     _write_thumbnails(out / "thumbnails", polyps)
@@ -149,6 +154,11 @@ def write_results(
         tuple(cuts),
         {flag: spans.count for flag, spans in sorted(flags.items())},
     )
+
+
+def _detection(findings: Findings, polyp: int, found: Found, working: Working) -> DetectionRow:
+    x, y = (rounded(v, 1) for v in working.to_frame(*found.detection.point_xy))
+    return DetectionRow(findings.index, x, y, found.score, label=str(polyp), pts_s=findings.pts_s)
 
 
 class _Spans:
