@@ -37,15 +37,26 @@ def outline(mask: BinaryMask) -> Outline:
     >>> outline(BinaryMask(np.array([[False, True, False]]))).uv.tolist()
     [[0.5, 0.0], [1.5, 0.0], [1.0, -0.5], [1.0, 0.5]]
     """
-    padded = np.pad(mask.values, 1)
+    window = _box(mask.values)
+    values = mask.values[window]
+    corner = np.array([window[0].start, window[1].start])
+    padded = np.pad(values, 1)
     inside, outside = [], []
     for dy, dx in ((0, -1), (0, 1), (-1, 0), (1, 0)):
         neighbour = padded[1 + dy : padded.shape[0] - 1 + dy, 1 + dx : padded.shape[1] - 1 + dx]
-        found = np.argwhere(mask.values & ~neighbour)
+        found = np.argwhere(values & ~neighbour) + corner
         inside.append(found)
         outside.append(found + np.array([dy, dx]))
     a, b = np.concatenate(inside), np.concatenate(outside)
     return Outline((a + b)[:, ::-1] / 2.0, a, b)
+
+
+def _box(values: NDArray[np.bool_]) -> tuple[slice, slice]:
+    """The smallest window that holds every pixel of a mask: a polyp is a small part of its picture."""
+    rows, columns = np.flatnonzero(values.any(axis=1)), np.flatnonzero(values.any(axis=0))
+    if rows.size == 0:
+        return slice(0, 0), slice(0, 0)
+    return slice(int(rows[0]), int(rows[-1]) + 1), slice(int(columns[0]), int(columns[-1]) + 1)
 
 
 def largest_part(mask: BinaryMask) -> BinaryMask:
@@ -56,12 +67,15 @@ def largest_part(mask: BinaryMask) -> BinaryMask:
     """
     from scipy import ndimage
 
-    labels, count = ndimage.label(mask.values, np.ones((3, 3)))
+    window = _box(mask.values)
+    labels, count = ndimage.label(mask.values[window], np.ones((3, 3)))
     if count == 0:
         return mask
     sizes = np.bincount(labels.ravel())
     sizes[0] = 0
-    return BinaryMask(np.asarray(ndimage.binary_fill_holes(labels == int(np.argmax(sizes))), dtype=bool))
+    part = np.zeros(mask.shape, bool)
+    part[window] = ndimage.binary_fill_holes(labels == int(np.argmax(sizes)))
+    return BinaryMask(part)
 
 
 def touches_border(mask: BinaryMask, margin_px: int = 1) -> bool:
