@@ -104,7 +104,11 @@ def demo(out: Path = Path("polypscope-demo"), *, seed: int | None = None, overwr
             out / "report.html",
             done.results,
             settings=_report_settings(settings.as_dict(), models, source.camera, source.info.name),
-            notes=["This video is simulated: no patient, no real colon. Its truth is exact."],
+            notes=[
+                "This video is simulated: no patient, no real colon. Its truth is exact.",
+                "What spoils real recordings is drawn in on purpose: glare, blur, residue, text and coloured panels over "
+                "the picture.",
+            ],
             truth=matches,
         )
         rows = _rows(done.results, matches)

@@ -32,7 +32,7 @@ class SimulatedSource:
         self._sequence = sequence(seed, index, **{"style": "clinical", "polyps": "sampled", **settings})
         self.camera: Camera = self._sequence.camera
         self.info = SourceInfo(
-            f"simulated withdrawal {seed}",
+            f"simulated {self._sequence.motion} {seed}",
             "simulator",
             self.camera.width,
             self.camera.height,

@@ -134,7 +134,7 @@ def _truth(results: Results, truth: Sequence[TrueMatch]) -> list[Any]:
                 "size": t.size_mm,
                 "found": ", ".join(f"polyp {p.id}" for p in found) or "missed",
                 "estimate": None if size is None else (size.long_mm, *interval) if interval else size.long_mm,
-                "error": None if size is None else size.long_mm - t.size_mm,
+                "error": "–" if size is None else f"{size.long_mm - t.size_mm:+.1f}",
                 "inside": "–" if interval is None else "yes" if interval[0] <= t.size_mm <= interval[1] else "no",
                 "latency": t.latency_frames,
             }
@@ -143,18 +143,19 @@ def _truth(results: Results, truth: Sequence[TrueMatch]) -> list[Any]:
     false = [p for p in results.polyps if p.id not in matched]
     table = Table(
         [
+            # What matters first: a narrow screen shows the first columns and scrolls to the others.
             Column("true", "polyp"),
-            Column("paris", "Paris"),
             Column("size", "true size", digits=1, unit="mm"),
-            Column("found", "found as"),
             Column("estimate", "estimate", digits=1, unit="mm"),
-            Column("error", "error", digits=1, unit="mm"),
             Column("inside", "truth in interval"),
+            Column("error", "error", unit="mm"),
+            Column("found", "found as"),
             Column("latency", "latency", digits=0, unit="frames"),
+            Column("paris", "Paris"),
         ],
         rows,
         caption="The video is simulated, so the truth is exact. Latency counts from the first frame in which the polyp "
-        "can be seen to its alarm.",
+        "covers a thousandth of the picture to its alarm.",
     )
     extra = ", ".join(f"polyp {p.id} at {clock(p.first_s)}" for p in false)
     return [table, Paragraph(f"False alarms: {extra}." if false else "No false alarm was raised.")]
@@ -171,7 +172,12 @@ def _cards(results: Results, truth: Sequence[TrueMatch] | None) -> list[Any]:
         "<script>document.getElementById('marks').addEventListener('change',"
         "e=>document.body.classList.toggle('bare',!e.target.checked))</script>"
     )
-    return [Raw(switch), *map(Raw, cards), Raw(script)]
+    words = Paragraph(
+        "Rulers show a polyp's size as all its frames together give it; the line under a picture says what that frame "
+        "alone gives."
+    )
+    some = [words] if any(p.size is not None for p in results.polyps) else []
+    return [*some, Raw(switch), *map(Raw, cards), Raw(script)]
 
 
 def _within_budget(polyps: Sequence[PolypResult]) -> dict[int, int]:

@@ -110,7 +110,8 @@ def _shot(frame: BestFrame, polyp: PolypResult, colour: str) -> str:
     height, width = frame.picture_shape
     data = base64.b64encode(frame.jpeg).decode("ascii")
     paths = "".join(f'<path d="{_path(points)}" stroke="{colour}"/>' for points in frame.outlines)
-    size = frame.size or polyp.size
+    # One number for one polyp; but where only a part of it is in the picture, that part has a size of its own.
+    size = frame.size if frame.truncated or polyp.size is None else polyp.size
     ruler = _ruler(frame, size, width, height) if size is not None else ""
     words = [f"{clock(frame.pts_s)}, frame {frame.index}", f"score {frame.score:.2f}"]
     if frame.size is not None:

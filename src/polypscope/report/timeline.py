@@ -54,6 +54,7 @@ def timeline(results: Results, known: Sequence[tuple[str, Spans]], words: Mappin
     keys = "".join(
         f'<span><b class="{kind}"></b>{text}</span>'
         for kind, text in [
+            *([("true", "truth: the polyp is in the picture")] if known else []),
             ("alarm", "alarm starts"),
             ("best", "best frame"),
             *((f"flag {escape(flag)}", escape(words.get(flag, flag))) for flag in results.flag_spans),
