@@ -27,7 +27,7 @@ from polypscope.runtime.jobs import run_jobs
 from polypscope.training.procedures import TUNING, Judged, Procedure, judged, procedures, seen
 
 GRID = {
-    "sure": (0.75, 0.8, 0.85, 0.88, 0.9, 0.92, 0.94),
+    "sure": (0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.92),
     "slope": (1.0, 2.0),
     "alarm_evidence": (2.5, 4.0, 6.0),
     "alarm_hits": (2, 3),

@@ -106,8 +106,7 @@ def demo(out: Path = Path("polypscope-demo"), *, seed: int | None = None, overwr
             settings=_report_settings(settings.as_dict(), models, source.camera, source.info.name),
             notes=[
                 "This video is simulated: no patient, no real colon. Its truth is exact.",
-                "What spoils real recordings is drawn in on purpose: glare, blur, residue, text and coloured panels over "
-                "the picture.",
+                "What spoils real recordings is drawn in on purpose: glare, blur, residue, text and coloured panels.",
             ],
             truth=matches,
         )
