@@ -9,12 +9,12 @@ torch = pytest.importorskip("torch", reason="models need the train extra")
 from polypscope.models.pns_plus_stream import PAST, State, StreamSegmenter  # noqa: E402
 
 
-@pytest.fixture(scope="module", params=["matching", "learned"])
+@pytest.fixture(scope="module", params=["untrained memory", "trained memory"])
 def model(request: pytest.FixtureRequest) -> StreamSegmenter:
     torch.manual_seed(0)
-    network = StreamSegmenter("lite0", memory=request.param)
-    if request.param == "learned":
-        torch.nn.init.normal_(network.memory.expand.weight, std=0.5)
+    network = StreamSegmenter("lite0")
+    if request.param == "trained memory":
+        torch.nn.init.normal_(network.memory.correct[-1].weight, std=0.5)
     for module in network.modules():
         if isinstance(module, torch.nn.BatchNorm2d):
             module.momentum = 1.0  # one picture sets the statistics, so that signals reach the output

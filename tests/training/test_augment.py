@@ -52,7 +52,7 @@ def test_pasting_adds_a_polyp_and_its_mask() -> None:
 
 def test_a_clip_moves_smoothly_and_mask_follows() -> None:
     rgb, mask = _disc()
-    pictures, masks = clip_from_still(rgb, mask, 6, np.random.default_rng(3), AugmentSpec())
+    pictures, masks = clip_from_still(rgb, mask, 6, np.random.default_rng(3))
     assert pictures.shape == (6, 96, 96, 3)
     centres = np.array([np.argwhere(m > 127).mean(0) for m in masks])
     assert 0 < np.linalg.norm(np.diff(centres, axis=0), axis=1).max() < 12

@@ -42,29 +42,29 @@ def train(config: Path, *, out: Path | None = None, epochs: int | None = None) -
         raise MissingExtra.of("torch", extra="train", needed_for="training") from None
     from polypscope.runtime.console import say
     from polypscope.runtime.runlog import RunLog
-    from polypscope.training.config import HeadsConfig, load_recipe
-    from polypscope.training.heads import run_heads
+    from polypscope.training.config import MemoryConfig, load_recipe
     from polypscope.training.loop import train as run
+    from polypscope.training.memory import train_memory
     from polypscope.training.processes import this_process
 
     recipe = load_recipe(Path(config))
-    if isinstance(recipe, HeadsConfig) and this_process().world > 1:
-        raise UsageError("torchrun: expected a recipe for the image part, found kind 'heads'; run it in one process.")
+    if isinstance(recipe, MemoryConfig) and this_process().world > 1:
+        raise UsageError("torchrun: expected a recipe for the image part, found kind 'memory'; run it in one process.")
     if out is not None:
         recipe = recipe.model_copy(update={"out": Path(out).resolve()})
-    if isinstance(recipe, HeadsConfig):
+    if isinstance(recipe, MemoryConfig):
         if epochs is not None:
             raise UsageError(
                 "--epochs: expected a recipe that has epochs, found one that counts steps; edit its steps."
             )
     elif epochs is not None:
         recipe = recipe.model_copy(update={"optimiser": recipe.optimiser.model_copy(update={"epochs": epochs})})
-    table = recipe.out / ("heads.csv" if isinstance(recipe, HeadsConfig) else "log.csv")
+    table = recipe.out / "log.csv"
     if not this_process().first:  # the first process keeps the records of all
         return Training(run(recipe, say), table)
     with RunLog(recipe.out, "train", {"config": config, "out": recipe.out, "epochs": epochs}) as log:
         log.add_input(config)
-        weights = run_heads(recipe, say) if isinstance(recipe, HeadsConfig) else run(recipe, say)
+        weights = train_memory(recipe, say) if isinstance(recipe, MemoryConfig) else run(recipe, say)
         log.record(weights=str(weights))
     say(f"weights in {weights}, log in {table}")
     say(f"next: polypscope export {weights} model.onnx")

@@ -1,23 +1,21 @@
 """The segmenter that ships: PNS+ (Ji et al., "Video Polyp Segmentation", 2022) made causal, light and streaming.
 
 Ours differs from the paper in the encoder (EfficientNet-Lite instead of Res2Net-50), in the decoder (a small feature
-pyramid with a head at stride 4 instead of stride 8) and in how the normalised self-attention enters: its result is
-added to the stride-16 features of the frame, so that with an empty state the network is a plain image segmenter.
+pyramid with a head at stride 4 instead of stride 8) and in what the self-attention over time carries: the logits of
+earlier frames instead of their features, so that with an empty state the network is a plain image segmenter.
 """
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from polypscope.models.depthwise import DepthwiseConv2d
 from polypscope.models.efficientnet_lite import MEAN, STD, EfficientNetLite
-from polypscope.models.ns_block import NSBlock
-from polypscope.records.errors import UsageError
 
-PAST, WIDTH = 3, 32  # frames and channels that are remembered
+PAST = 3  # frames that are remembered besides the anchor
 
 
 def _resize(x: Tensor, size: tuple[int, int] | torch.Size) -> Tensor:
@@ -66,44 +64,28 @@ class Merge(nn.Module):
         return self.mix(torch.relu(self.fine(fine) + _resize(self.coarse(coarse), fine.shape[-2:])))
 
 
-class LearnedMemory(nn.Module):
-    """What the anchor and the last frames say about this one: PNS+'s global-to-local pair of NS blocks, causal.
+class Memory(nn.Module):
+    """Logits of the anchor and the last frames, moved to where their features match, weighed against this frame's own.
 
-    Raw affinities to an empty (all-zero) memory are zero and nothing here has a bias, so an empty state adds nothing.
+    The attention of the NS block with the softmax of the paper's equations and a window of 3x3: queries and keys are
+    the normalised stride-16 features, the values are the earlier frames' logits. A place counts the less, the less its
+    best match resembles it, so that a memory of another scene counts for nothing. What is learnt (by
+    `training.memory`, on the frozen rest) is how much each remembered frame counts, and a small correction of their
+    mean; with an empty state both vanish and the network is the image segmenter.
     """
 
-    def __init__(self, channels: int, width: int = 32) -> None:
+    def __init__(self, slots: int = PAST + 1, width: int = 16) -> None:
         super().__init__()
-        self.squeeze = nn.Conv2d(channels, width, 1, bias=False)
-        self.far = NSBlock(width, 4, (3, 4, 3, 4), norm_size=None)
-        self.near = NSBlock(width, 4, (1, 2, 1, 2), norm_size=None)
-        # Lets the network refuse a memory that does not fit what it sees now.
-        self.gate = nn.Conv2d(2 * width, width, 1)
-        self.expand = nn.Conv2d(width, channels, 1, bias=False)
-        nn.init.zeros_(self.expand.weight)
-
-    def key(self, high: Tensor) -> Tensor:
-        """What is remembered of a frame's features."""
-        return self.squeeze(high)
-
-    def forward(self, now: Tensor, past: Tensor, anchor: Tensor) -> Tensor:
-        """now, anchor (B, W, h, w); past (B, T, W, h, w) → what to add to the features, (B, C, h, w)."""
-        asked = now[:, None]
-        told = self.far(asked, anchor[:, None])
-        told = told + self.near(asked + told, past)
-        told = told[:, 0]
-        return self.expand(told * self.gate(torch.cat([now, told], 1)).sigmoid())
-
-
-class MatchingMemory(nn.Module):
-    """Logits of the anchor and the last frames, moved to where their features match, averaged with this frame's own.
-
-    The attention of the NS block with the softmax of the paper's equations, but nothing to learn: queries and keys are
-    the normalised stride-16 features, the window is 3x3, the values are the earlier frames' logits. A place counts the
-    less, the less its best match resembles it, so that a memory of another scene counts for nothing.
-    """
-
-    WEIGHT, SHARPNESS, REFUSAL = 0.8, 30.0, 20
+        self.log_weight = nn.Parameter(torch.full((slots,), 0.8).log())
+        self.log_sharpness = nn.Parameter(torch.tensor(30.0).log())
+        self.log_refusal = nn.Parameter(torch.tensor(20.0).log())
+        self.correct = nn.Sequential(
+            nn.Conv2d(2 + 2 * slots, width, 3, padding=1), nn.ReLU(),
+            nn.Conv2d(width, width, 3, padding=1), nn.ReLU(),
+            nn.Conv2d(width, 1, 3, padding=1),
+        )  # fmt: skip
+        nn.init.zeros_(self.correct[-1].weight)
+        nn.init.zeros_(self.correct[-1].bias)
 
     def key(self, high: Tensor) -> Tensor:
         """What is remembered of a frame's features: their directions."""
@@ -114,22 +96,31 @@ class MatchingMemory(nn.Module):
         height, width = now.shape[-2:]
         size = own.shape[-2:]
         reach = (size[0] // height, size[1] // width)
+        weight, sharpness, refusal = self.log_weight.exp(), self.log_sharpness.exp(), self.log_refusal.exp()
         total, weights = own, torch.ones_like(own)
+        told, trusts = [], []
         for t in range(keys.shape[1]):
             near = nn.functional.pad(keys[:, t], (1, 1, 1, 1))
             moves = [(dy, dx) for dy in range(3) for dx in range(3)]
             alike = torch.cat(
                 [(now * near[:, :, dy : dy + height, dx : dx + width]).sum(1, keepdim=True) for dy, dx in moves], 1
             )
-            share = _resize((self.SHARPNESS * alike).softmax(1), size)
-            trust = self.WEIGHT * _resize(alike.amax(1, keepdim=True).clamp(0, 1) ** self.REFUSAL, size)
+            share = _resize((sharpness * alike).softmax(1), size)
+            # The lower limit keeps the power's gradient finite; to the power of the refusal it is nothing.
+            best = alike.amax(1, keepdim=True)
+            trust = torch.where(best > 0, best.clamp(1e-3, 1) ** refusal, torch.zeros_like(best))
+            trust = weight[t] * _resize(trust, size)
             belief = nn.functional.pad(beliefs[:, t], (reach[1], reach[1], reach[0], reach[0]), mode="replicate")
             moved = torch.zeros_like(own)
             for index, (dy, dx) in enumerate(moves):
                 y, x = dy * reach[0], dx * reach[1]
                 moved = moved + share[:, index : index + 1] * belief[:, :, y : y + size[0], x : x + size[1]]
             total, weights = total + trust * moved, weights + trust
-        return total / weights
+            told.append(trust * (moved - own))
+            trusts.append(trust)
+        mean = total / weights
+        corrected = self.correct(torch.cat([0.25 * own, 0.25 * mean, *(0.25 * value for value in told), *trusts], 1))
+        return mean + (1 - 1 / weights) * corrected
 
 
 class Presence(nn.Module):
@@ -174,13 +165,10 @@ class StreamSegmenter(nn.Module):
     Parameters
     ----------
     encoder : variant of EfficientNet-Lite.
-    memory : "matching" (ships; nothing to learn) or "learned" (PNS+'s pair of NS blocks, trained by `training.heads`).
     """
 
-    def __init__(self, encoder: str = "lite1", memory: Literal["matching", "learned"] = "matching") -> None:
+    def __init__(self, encoder: str = "lite1") -> None:
         super().__init__()
-        if memory not in ("matching", "learned"):
-            raise UsageError(f"Memory: expected matching or learned, found {memory!r}.")
         self.encoder = EfficientNetLite(encoder)
         _, c4, c8, c16, c32 = self.encoder.channels
         self.context = Context(c32, 96)
@@ -190,9 +178,9 @@ class StreamSegmenter(nn.Module):
         self.head16 = nn.Conv2d(96, 1, 1)
         self.head8 = nn.Conv2d(48, 1, 1)
         self.head4 = nn.Conv2d(32, 1, 1)
-        # These are trained afterwards on the frozen rest, by `training.heads` and `training.presence`.
-        self.memory = LearnedMemory(96, WIDTH).requires_grad_(False) if memory == "learned" else MatchingMemory()
+        # Not part of the image recipe: `training.joint` teaches the presence head, `training.memory` the memory.
         self.presence = Presence(96).requires_grad_(False)
+        self.memory = Memory().requires_grad_(False)
 
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Features of one frame: stride 4, stride 8, and the stride-16 map that the memory works on."""
@@ -217,7 +205,7 @@ class StreamSegmenter(nn.Module):
 
     def empty_state(self, batch: int, height: int, width: int) -> State:
         """Nothing seen yet, for inputs of height × width pixels."""
-        keys = WIDTH if isinstance(self.memory, LearnedMemory) else 96
+        keys = 96
         h, w = height // 16, width // 16
         return State(
             torch.zeros(batch, PAST, keys, h, w),
@@ -230,12 +218,9 @@ class StreamSegmenter(nn.Module):
         """Logits (B, 1, H/4, W/4) of one encoded frame given what was seen before it, and what to remember after it."""
         f4, f8, high = features
         now = self.memory.key(high)
-        if isinstance(self.memory, LearnedMemory):
-            own = logits = self.decode(f4, f8, high + self.memory(now, state.memory, state.anchor))[0]
-        else:
-            own = self.decode(f4, f8, high)[0]
-            keys = torch.cat([state.memory, state.anchor[:, None]], 1)
-            logits = self.memory(now, own, keys, state.beliefs)
+        own = self.decode(f4, f8, high)[0]
+        keys = torch.cat([state.memory, state.anchor[:, None]], 1)
+        logits = self.memory(now, own, keys, state.beliefs)
         known = state.count > 0
         anchor = torch.where(known, state.anchor, now)
         first = torch.where(known, state.beliefs[:, -1], own)
@@ -252,13 +237,9 @@ class StreamSegmenter(nn.Module):
         f4, f8, high = (level.unflatten(0, (batch, count)) for level in self.encode(frames.flatten(0, 1)))
         keys = self.memory.key(high.flatten(0, 1)).unflatten(0, (batch, count))
         past = _padded(keys[:, 1:-1].flip(1))
-        if isinstance(self.memory, LearnedMemory):
-            told = self.memory(keys[:, -1], past, keys[:, 0])
-            logits = self.decode(f4[:, -1], f8[:, -1], high[:, -1] + told)[0]
-        else:
-            own = self.decode(f4.flatten(0, 1), f8.flatten(0, 1), high.flatten(0, 1))[0].unflatten(0, (batch, count))
-            beliefs = torch.cat([_padded(own[:, 1:-1].flip(1)), own[:, :1]], 1)
-            logits = self.memory(keys[:, -1], own[:, -1], torch.cat([past, keys[:, :1]], 1), beliefs)
+        own = self.decode(f4.flatten(0, 1), f8.flatten(0, 1), high.flatten(0, 1))[0].unflatten(0, (batch, count))
+        beliefs = torch.cat([_padded(own[:, 1:-1].flip(1)), own[:, :1]], 1)
+        logits = self.memory(keys[:, -1], own[:, -1], torch.cat([past, keys[:, :1]], 1), beliefs)
         return _resize(self.presence.cap(logits, high[:, -1]), frames.shape[-2:])
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from polypscope.training.augment import AugmentSpec, Image, colour, degrade, highlights
-from polypscope.training.simulated import Shard, shard_paths
+from polypscope.training.augment import Image, colour, degrade, highlights
+from polypscope.training.simulated import Shard
 
 
 def smooth_motion(frames: int, size: int, rng: Generator, strength: float = 1.0) -> list[NDArray[np.float64]]:
@@ -27,7 +27,7 @@ def smooth_motion(frames: int, size: int, rng: Generator, strength: float = 1.0)
 
 
 def clip_from_still(
-    rgb: Image, mask: Image, frames: int, rng: Generator, spec: AugmentSpec
+    rgb: Image, mask: Image, frames: int, rng: Generator
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """A clip (T, S, S, 3) and its masks (T, S, S) from one augmented picture of size S.
 
@@ -56,33 +56,16 @@ def spoil(picture: Image, rng: Generator, chance: float = 0.45) -> Image:
     return picture
 
 
-class SimulatedClips:
-    """Shards that `training.simulated` rendered, drawn at random."""
-
-    def __init__(self, folder: Path) -> None:
-        self.paths = shard_paths(folder)
-        self._kept: dict[Path, Shard] = {}
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def draw(
-        self, rng: Generator
-    ) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.float32], NDArray[np.float32]]:
-        """rgb (T, S, S, 3), mask (T, S, S), ray_mm (T, h, w) and ray directions (22, 22, 3) of one clip."""
-        path = self.paths[rng.integers(len(self.paths))]
-        if path not in self._kept:
-            self._kept[path] = Shard.load(path)
-        shard = self._kept[path]
-        clip = int(rng.integers(len(shard.rgb)))
-        rgb, mask, ray, rays = shard.rgb[clip], shard.mask[clip], shard.ray_mm[clip], shard.directions
-        if rng.random() < 0.5:
-            rgb, mask, ray = rgb[:, :, ::-1], mask[:, :, ::-1], ray[:, :, ::-1]
-            rays = rays[:, ::-1] * np.array([-1, 1, 1], np.float32)
-        if rng.random() < 0.5:
-            rgb, mask, ray = rgb[:, ::-1], mask[:, ::-1], ray[:, ::-1]
-            rays = rays[::-1] * np.array([1, -1, 1], np.float32)
-        # One mild colour change for the whole clip; a strong one would hide how near the light is.
-        seed = int(rng.integers(2**62))
-        rgb = np.stack([colour(np.ascontiguousarray(f), np.random.default_rng(seed), 0.35) for f in rgb])
-        return rgb, mask.copy(), ray.astype(np.float32), rays.copy()
+def simulated_clip(path: Path, rng: Generator) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """One clip (T, S, S, 3) and its masks (T, S, S) of a rendered shard, mirrored, recoloured and spoilt at random."""
+    shard = Shard.load(path)
+    clip = int(rng.integers(len(shard.rgb)))
+    rgb, mask = shard.rgb[clip], shard.mask[clip]
+    if rng.random() < 0.5:
+        rgb, mask = rgb[:, :, ::-1], mask[:, :, ::-1]
+    if rng.random() < 0.5:
+        rgb, mask = rgb[:, ::-1], mask[:, ::-1]
+    # One change of colour for the whole clip: a camera keeps its look.
+    seed = int(rng.integers(2**62))
+    frames = [colour(np.ascontiguousarray(frame), np.random.default_rng(seed), 0.6) for frame in rgb]
+    return np.stack([spoil(frame, rng, 0.25) for frame in frames]), mask.copy()

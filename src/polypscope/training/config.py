@@ -109,21 +109,21 @@ class TrainConfig(_Table):
     validate_size: int = 352
 
 
-class HeadsConfig(_Table):
-    """What comes after the image part: the memory and the depth head, on a frozen encoder."""
+class MemoryConfig(_Table):
+    """What comes after the image part: the memory, on the frozen rest."""
 
-    kind: Literal["heads"]
+    kind: Literal["memory"]
     out: Path
-    checkpoint: Path = Field(description="`weights.pt` of the image part")
+    start: Path = Field(description="`weights.pt` of the image part")
     simulated: Path = Field(description="folder for rendered clips")
-    shards: int = Field(default=400, gt=0, description="simulated sequences to render, five clips each")
+    shards: int = Field(default=1100, gt=0, description="simulated sequences to render, three clips each")
+    simulated_share: float = Field(default=0.6, ge=0, le=1, description="share of simulated clips; the rest is stills")
     cache: Path | None = None
     cache_side_px: int = 400
     seed: int = 3
-    steps: int = Field(default=1500, gt=0)
+    steps: int = Field(default=600, gt=0)
     clips: int = Field(default=4, gt=0)
-    rate: float = Field(default=1.5e-3, gt=0)
-    simulated_share: float = Field(default=0.6, ge=0, le=1)
+    rate: float = Field(default=3e-3, gt=0)
     workers: int = 1
     threads: int = 2
     train: tuple[Source, ...]
@@ -133,17 +133,17 @@ def load_config(path: Path) -> TrainConfig:
     """Read and check a TOML recipe; relative paths in it are relative to the file."""
     config = load_recipe(path)
     if not isinstance(config, TrainConfig):
-        raise UsageError(f"Training recipe {path}: expected one that trains the image part, found kind 'heads'.")
+        raise UsageError(f"Training recipe {path}: expected one that trains the image part, found kind 'memory'.")
     return config
 
 
-def load_recipe(path: Path) -> TrainConfig | HeadsConfig:
+def load_recipe(path: Path) -> TrainConfig | MemoryConfig:
     """Read and check either kind of TOML recipe."""
     if not path.is_file():
         raise MissingInput(f"Training recipe: expected a TOML file, found nothing at {path}.")
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
-        config = (HeadsConfig if raw.get("kind") == "heads" else TrainConfig).model_validate(raw)
+        config = (MemoryConfig if raw.get("kind") == "memory" else TrainConfig).model_validate(raw)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"Training recipe {path}: expected TOML, found a mistake: {error}.") from error
     except ValidationError as error:
@@ -157,7 +157,7 @@ def _absolute(path: Path | None, base: Path) -> Path | None:
     return None if path is None else (base / path.expanduser()).resolve()
 
 
-def _resolved(config: TrainConfig | HeadsConfig, base: Path) -> TrainConfig | HeadsConfig:
+def _resolved(config: TrainConfig | MemoryConfig, base: Path) -> TrainConfig | MemoryConfig:
     update: dict[str, Any] = {"train": tuple(entry.under(base) for entry in config.train)}
     names = (
         ("out", "cache", "start") if isinstance(config, TrainConfig) else ("out", "cache", "checkpoint", "simulated")
