@@ -47,12 +47,18 @@ def test_folders_names_and_sizes_are_kept(tmp_path: Path) -> None:
 def test_a_clip_is_a_stream_and_stills_are_not(tmp_path: Path) -> None:
     for index in range(3):
         _picture(tmp_path / "in" / f"{index}.png", (64, 64), index)
-    predict(tmp_path / "in", tmp_path / "stills")
+    predict(tmp_path / "in", tmp_path / "stills", fast=True)
+    predict(tmp_path / "in", tmp_path / "mirrored")
     predict(tmp_path / "in", tmp_path / "clip", clip=True)
     segmenter = Segmenter.load()
     for index in range(3):
         rgb = cv2.imread(str(tmp_path / "in" / f"{index}.png"))[..., ::-1].copy()
-        for folder, probability in (("stills", segmenter.predict(rgb)), ("clip", segmenter.step(rgb))):
+        looks = {
+            "stills": segmenter.predict(rgb),
+            "mirrored": segmenter.predict(rgb, mirrored=True),
+            "clip": segmenter.step(rgb),
+        }
+        for folder, probability in looks.items():
             found = cv2.imread(str(tmp_path / folder / f"{index}.png"), cv2.IMREAD_GRAYSCALE)
             assert np.abs(found / 255 - probability.values).max() < 0.5 / 255 + 1e-4
 

@@ -97,6 +97,14 @@ def test_a_batch_of_different_sizes_equals_single_pictures(tmp_path: Path) -> No
         assert np.array_equal(one.values, segmenter.predict(rgb).values)
 
 
+def test_mirror_images_are_turned_back_before_they_are_averaged(tmp_path: Path) -> None:
+    # The graph works pixel by pixel, so all four looks must agree where they lie on one another.
+    segmenter = Segmenter.load(_write_model(tmp_path))
+    rgb = np.random.default_rng(1).integers(0, 256, (SIZE, SIZE, 3), np.uint8)
+    once, mirrored = segmenter.predict(rgb), segmenter.predict(rgb, mirrored=True)
+    np.testing.assert_allclose(mirrored.values, once.values, atol=1e-6)
+
+
 def test_a_damaged_weight_file_is_named(tmp_path: Path) -> None:
     path = _write_model(tmp_path)
     path.write_bytes(path.read_bytes()[:-20])

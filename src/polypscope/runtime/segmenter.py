@@ -121,16 +121,28 @@ class Segmenter:
         self._state = {name: outputs[name.replace("state_", "next_", 1)] for name, _, _ in self._states}
         return _at_size(outputs["probability"][0, 0], rgb)
 
-    def predict(self, rgb: NDArray[np.uint8]) -> ProbabilityMap:
+    def predict(self, rgb: NDArray[np.uint8], mirrored: bool = False) -> ProbabilityMap:
         """Probability of a single picture (H, W, 3) uint8, at its own size; the state is neither used nor changed."""
-        return self.predict_batch([rgb])[0]
+        return self.predict_batch([rgb], mirrored)[0]
 
-    def predict_batch(self, pictures: Sequence[NDArray[np.uint8]]) -> list[ProbabilityMap]:
-        """Probabilities of single pictures of any sizes, in one run of the network."""
+    def predict_batch(self, pictures: Sequence[NDArray[np.uint8]], mirrored: bool = False) -> list[ProbabilityMap]:
+        """Probabilities of single pictures of any sizes, in one run of the network.
+
+        Parameters
+        ----------
+        mirrored : average over the picture and its three mirror images: outlines gain, at four times the price.
+        """
         batch = np.stack([to_network(rgb, self.card) for rgb in pictures])
-        outputs = self._run(batch, self._zeros(len(batch)))
+        probability = self._run(batch, self._zeros(len(batch)))["probability"]
         self._last = pictures[0] if len(pictures) == 1 else None
-        return [_at_size(values[0], rgb) for values, rgb in zip(outputs["probability"], pictures, strict=True)]
+        if mirrored:
+            features = self._features
+            for axes in ((2,), (1,), (1, 2)):
+                found = self._run(np.ascontiguousarray(np.flip(batch, axes)), self._zeros(len(batch)))["probability"]
+                probability = probability + np.flip(found, tuple(axis + 1 for axis in axes))
+            probability = probability / 4
+            self._features = features
+        return [_at_size(values[0], rgb) for values, rgb in zip(probability, pictures, strict=True)]
 
     def _run(self, batch: NDArray[np.uint8], state: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         outputs = self._session.run({"image": batch, **state})
