@@ -159,9 +159,7 @@ def _absolute(path: Path | None, base: Path) -> Path | None:
 
 def _resolved(config: TrainConfig | MemoryConfig, base: Path) -> TrainConfig | MemoryConfig:
     update: dict[str, Any] = {"train": tuple(entry.under(base) for entry in config.train)}
-    names = (
-        ("out", "cache", "start") if isinstance(config, TrainConfig) else ("out", "cache", "checkpoint", "simulated")
-    )
+    names = ("out", "cache", "start") if isinstance(config, TrainConfig) else ("out", "cache", "start", "simulated")
     update |= {name: _absolute(getattr(config, name), base) for name in names}
     if isinstance(config, TrainConfig):
         if config.simulated is not None:
