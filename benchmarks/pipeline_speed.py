@@ -1,6 +1,7 @@
 """How fast a video is analysed, stage by stage; how late a live result is; whether memory stays flat.
 
     python benchmarks/pipeline_speed.py                     # 1920x1080, 720x576 and 640x480, analyze and live
+    python benchmarks/pipeline_speed.py --only live --size 720x576 --frames 1500
     python benchmarks/pipeline_speed.py --minutes 30        # one long 720x576 recording: memory every minute
 
 The recording is simulated, enlarged to each size and looped; the weights are those that ship. Stages overlap (reading,
@@ -17,7 +18,6 @@ import json
 import resource
 import tempfile
 import time
-from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -25,13 +25,16 @@ import av
 import cv2
 import numpy as np
 
-from polypscope.pipeline.engine import Eye, Memory, Settings
+from polypscope.pipeline.engine import Eye, Memory, Settings, Told
 from polypscope.pipeline.findings import Working
+from polypscope.pipeline.follow import FollowSettings
 from polypscope.pipeline.inputs import open_any
 from polypscope.pipeline.live import run_live
-from polypscope.pipeline.models import load_models
+from polypscope.pipeline.models import Models, load_models
 from polypscope.pipeline.run import run
 from polypscope.records import Camera
+from polypscope.report.analysis import write_analysis
+from polypscope.runtime.console import show_table
 from polypscope.simulator import sequence
 
 SIZES = ((1920, 1080), (720, 576), (640, 480))
@@ -62,15 +65,24 @@ def memory_mb() -> float:
     return pages * resource.getpagesize() / 1e6
 
 
+def settings_of(models: Models) -> Settings:
+    """The settings that `analyze` and `live` use with these weights."""
+    return Settings(threshold=models.threshold, follow=FollowSettings(threshold=models.threshold))
+
+
 def analyse(path: Path, size: tuple[int, int], overlay: bool) -> dict[str, object]:
+    """Analyse a whole recording, with or without the video with markers."""
     models = load_models()
     camera = Camera.from_fov(*size, 110, "fisheye")
     with tempfile.TemporaryDirectory() as out, open_any(path) as source:
         used = time.process_time()
-        done = run(source, Path(out), models.seer, Settings(), camera=camera, ranger=models.ranger, overlay=overlay)
+        done = run(
+            source, Path(out), models.seer, settings_of(models), camera=camera, ranger=models.ranger, overlay=overlay
+        )
     used = time.process_time() - used
     stages = {name: round(1000 * seconds / done.results.frames, 2) for name, seconds in sorted(done.seconds.items())}
     return {
+        "what": "analyze",
         "size": f"{size[0]}x{size[1]}",
         "overlay": overlay,
         "frames_per_s": round(done.fps, 1),
@@ -82,63 +94,92 @@ def analyse(path: Path, size: tuple[int, int], overlay: bool) -> dict[str, objec
 
 
 def live(path: Path, size: tuple[int, int]) -> dict[str, object]:
+    """Play a recording at its own speed; nobody looks at the preview, nothing is recorded."""
     models = load_models()
-    settings = Settings()
+    settings = settings_of(models)
     working = Working.of(size[::-1], settings.working_px)
     eye = Eye(working, models.seer, settings, Camera.from_fov(*size, 110, "fisheye"), models.ranger)
     eye.warm_up()
+    memory = Memory(working, settings)
     with open_any(path) as source:
-        stats = run_live(source, eye, Memory(working, settings), paced=True)
-    return {"size": f"{size[0]}x{size[1]}", "live": stats.as_dict()}
+        stats = run_live(source, eye, memory, paced=True)
+    sized = sum(memory.sizes.final(track.id) is not None for track in memory.tracks())
+    return {"what": "live", "size": f"{size[0]}x{size[1]}", **stats.as_dict(), "polyps_measured": sized}
 
 
-def long_run(pictures: list[np.ndarray], minutes: float) -> Iterator[dict[str, object]]:
+def long_run(pictures: list[np.ndarray], minutes: float) -> dict[str, object]:
+    """One long recording with overlay and report."""
     size = (720, 576)
     models = load_models()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "long.mp4"
         write(path, pictures, size, round(minutes * 60 * FPS))
-        seen = []
+        seen: list[float] = []
         begun = time.perf_counter()
 
-        def on_frame(told) -> None:
+        def on_frame(told: Told) -> None:
             if told.findings.index % (60 * FPS) == 0:
                 seen.append(round(memory_mb(), 1))
+                print(f"minute {len(seen) - 1}: {seen[-1]} MB, {time.perf_counter() - begun:.0f} s", flush=True)
 
         with open_any(path) as source:
             done = run(
-                source, Path(folder) / "out", models.seer, Settings(), camera=Camera.from_fov(*size, 110, "fisheye"),
-                ranger=models.ranger, on_frame=on_frame,
+                source, Path(folder) / "out", models.seer, settings_of(models),
+                camera=Camera.from_fov(*size, 110, "fisheye"), ranger=models.ranger, on_frame=on_frame,
             )  # fmt: skip
-        from polypscope.report.analysis import write_analysis
-
         report = write_analysis(Path(folder) / "out" / "report.html", done.results, settings={})
-        yield {
+        return {
+            "what": "long",
             "minutes": minutes,
             "memory_mb_each_minute": seen,
+            "memory_mb_at_the_end": round(memory_mb(), 1),
             "report_mb": round(report.stat().st_size / 1e6, 2),
             "seconds": round(time.perf_counter() - begun, 1),
+            "real_time": round(done.fps / FPS, 2),
             "polyps": len(done.results.polyps),
         }
+
+
+def show(rows: list[dict[str, object]]) -> None:
+    """What the targets are about, side by side."""
+    table = []
+    for row in rows:
+        name = f"{row['what']} {row['size']}" + (" with overlay" if row.get("overlay") else "")
+        if row["what"] == "live":
+            late = f"{row['p50_ms']} / {row['p95_ms']} / {row['p99_ms']}"
+            table.append((name, row["frames_per_s"], None, None, late, row["dropped_percent"]))
+        else:
+            table.append((name, row["frames_per_s"], row["real_time"], row["cpu_ms_per_frame"], None, None))
+    columns = ("run", "frames/s", "x real time", "CPU ms/frame", "latency ms p50 / p95 / p99", "dropped %")
+    show_table("Speed of the pipeline", columns, table)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--frames", type=int, default=300, help="length of each recording")
+    parser.add_argument("--size", action="append", help="such as 720x576; may be given several times")
+    parser.add_argument("--only", choices=("analyze", "live"))
     parser.add_argument("--minutes", type=float, help="one long recording of so many minutes instead")
     options = parser.parse_args()
     pictures = simulated(60)
     if options.minutes:
-        for row in long_run(pictures, options.minutes):
-            print(json.dumps(row), flush=True)
+        print(json.dumps(long_run(pictures, options.minutes)), flush=True)
         return
+    sizes = SIZES
+    if options.size:
+        sizes = tuple((int(w), int(h)) for w, h in (text.split("x") for text in options.size))
+    rows = []
     with tempfile.TemporaryDirectory() as folder:
-        for size in SIZES:
+        for size in sizes:
             path = Path(folder) / f"{size[0]}.mp4"
             write(path, pictures, size, options.frames)
-            for overlay in (False, True):
-                print(json.dumps(analyse(path, size, overlay)), flush=True)
-            print(json.dumps(live(path, size)), flush=True)
+            for overlay in (False, True) if options.only != "live" else ():
+                rows.append(analyse(path, size, overlay))
+                print(json.dumps(rows[-1]), flush=True)
+            if options.only != "analyze":
+                rows.append(live(path, size))
+                print(json.dumps(rows[-1]), flush=True)
+    show(rows)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from polypscope.pipeline.locate import locate
 from polypscope.pipeline.measure import TrackSizes, measured
 from polypscope.pipeline.picture import PictureReader
 from polypscope.pipeline.see import Ranger, Seer, to_working
-from polypscope.records import Camera, Frame, SizeEstimate
+from polypscope.records import Camera, Frame, ProbabilityMap, SizeEstimate
 
 __all__ = ["Eye", "Memory", "Settings", "Stopwatch", "Told"]
 
@@ -106,11 +106,12 @@ class Eye:
         area: NDArray[np.bool_] = self._picture.state()["area"]
         return area
 
-    def look(self, frame: Frame) -> Findings:
-        """All findings of the next frame."""
+    def look(self, frame: Frame, small: NDArray[np.uint8] | None = None) -> Findings:
+        """All findings of the next frame; `small` is the frame at working size, if that was already made."""
         watch = self.watch
         with watch("picture"):
-            small = to_working(frame.rgb, self.working)
+            if small is None:
+                small = to_working(frame.rgb, self.working)
             picture = self._picture.look(small)
         if picture.cut:
             self._seer.reset()
@@ -140,12 +141,15 @@ class Eye:
         )
 
     def warm_up(self) -> None:
-        """Run every model once on an empty picture, so that the first real frame does not wait for it."""
-        empty = np.zeros((*self.working.shape, 3), np.uint8)
+        """Go every way once with an empty picture, so that no real frame waits for a model or a module to load."""
+        height, width = self.working.shape
+        empty = np.zeros((height, width, 3), np.uint8)
         self._seer.step(empty)
         self._seer.reset()
-        if self._ranger is not None and self.camera is not None:
-            self._ranger.depth(empty, self.camera)
+        disc = np.zeros((height, width), np.float32)
+        cv2.circle(disc, (width // 2, height // 2), min(height, width) // 8, 1.0, -1)
+        found = locate(ProbabilityMap(disc), empty, disc >= 0)
+        measured(found, empty, self.camera, self._ranger, Stopwatch())
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Named arrays that `restore` takes back."""

