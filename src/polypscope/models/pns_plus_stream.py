@@ -127,10 +127,10 @@ class Presence(nn.Module):
     """Is there a polyp in this frame at all? A frame that looks empty has its probabilities capped at 0.6.
 
     The decoder judges place by place and is easily drawn to a fold; this looks at the whole frame. The cap keeps the
-    outline at 0.5 as it is, but holds an unlikely frame below the shipped threshold of 0.7, so that it raises no alarm.
+    outline at 0.5 as it is, but holds an unlikely frame below the shipped threshold of 0.8, so that it raises no alarm.
     """
 
-    CAP, MARGIN, SLOPE = 0.4, 1.0, 4.0  # logit of the cap; how sure a frame must be to escape it, and how fast
+    CAP, MARGIN, SLOPE = 0.4, 1.5, 4.0  # logit of the cap; how sure a frame must be to escape it, and how fast
 
     def __init__(self, channels: int) -> None:
         super().__init__()
