@@ -25,6 +25,7 @@ def score_sets(model: Path, wanted: list[dict[str, Any]], base: Path) -> list[di
     `wanted` are tables with the fields of a `Source`, whose `root` may hold `*`, and `used_to_choose`.
     """
     segmenter = Segmenter.load(model)
+    base = base.resolve()  # what a pattern matches is joined to nothing further
     rows = []
     for entry in wanted:
         source = Source.model_validate({key: value for key, value in entry.items() if key != "used_to_choose"})
