@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="exporting needs the train extra")
-pytest.importorskip("onnx", reason="exporting needs the train extra")
+onnx = pytest.importorskip("onnx", reason="exporting needs the train extra")
 
 from polypscope.api.export import export  # noqa: E402
+from polypscope.io.images import write_image  # noqa: E402
 from polypscope.models.depth_head import DepthHead  # noqa: E402
 from polypscope.models.registry import create  # noqa: E402
 from polypscope.records import Camera  # noqa: E402
@@ -127,3 +128,43 @@ def test_wrong_inputs_are_named(tmp_path: Path) -> None:
             tmp_path / "d.onnx",
             depth=export(_checkpoint(tmp_path, "unet", width=4), tmp_path / "u.onnx", size=64).file,
         )
+
+
+def test_an_8_bit_file_keeps_the_exact_parts_exact(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    for index in range(6):
+        mask = np.zeros((64, 64), np.uint8)
+        mask[10 : 30 + index, 10:40] = 255
+        for folder, pixels in (("images", rng.integers(0, 256, (64, 64, 3), dtype=np.uint8)), ("masks", mask)):
+            write_image(tmp_path / folder / f"{index}.png", pixels)
+    checkpoint = _checkpoint(tmp_path, "pns_plus_stream", encoder="lite0")
+    made = export(checkpoint, tmp_path / "s.onnx", size=64, half=True, int8=True)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "x the bytes and" in said
+    assert "6 training pictures, for want of `validate_on`" in said
+    assert made.int8 is not None
+    assert made.int8.stat().st_size < 0.8 * made.file.stat().st_size
+    assert not list(tmp_path.glob("*.p*.onnx"))
+    graph = onnx.load(str(made.int8)).graph
+    makers = {name: node.op_type for node in graph.node for name in node.output}
+    weights = {node.output[0]: node for node in graph.node if node.op_type == "DequantizeLinear"}
+    convolutions = [node for node in graph.node if node.op_type == "Conv"]
+    exact = [node.name for node in convolutions if makers.get(node.input[1]) != "DequantizeLinear"]
+    assert 2 <= len(exact) <= 6, exact
+    assert any("_conv_stem" in name for name in exact)
+    assert any("head4" in name for name in exact)
+    scales = {tensor.name: tensor.dims for tensor in graph.initializer}
+    quantised = [node for node in convolutions if node.name not in exact]
+    assert len(quantised) > 40
+    # One scale per output channel.
+    assert any(scales[weights[node.input[1]].input[1]][0] > 1 for node in quantised)
+    assert "Clip" not in {makers.get(node.input[0]) for node in quantised}
+    segmenter = Segmenter.load(made.int8)
+    assert segmenter.card.storage == "int8"
+    assert segmenter.card.scores == ()
+    assert "instead of" in segmenter.card.notes[-1]
+    frame = rng.integers(0, 256, (50, 70, 3), dtype=np.uint8)
+    first, second = segmenter.step(frame), segmenter.step(frame)
+    assert first.shape == second.shape == (50, 70)
+    state = segmenter.state()
+    assert np.abs(state["state_beliefs"][0, 0] - state["state_beliefs"][0, 1]).max() < 1e-4  # the same frame twice

@@ -63,6 +63,7 @@ def export(
         raise MissingExtra.of("torch and onnx", extra="train", needed_for="exporting") from None
     from polypscope.runtime.console import say, show_table
     from polypscope.training import export as exporting
+    from polypscope.training.int8 import export_int8
     from polypscope.training.scores import score_sets
 
     out = Path(out)
@@ -91,8 +92,8 @@ def export(
         show_table("Scores of the exported file", ("data", "metric", "value", "images"), rows)
     small = None
     if int8:
-        small = exporting.export_int8(out, card, config)
-        for line in exporting.compare_int8(out, small, config, size):
+        small, gains = export_int8(out, card, config)
+        for line in gains:
             say(line)
     say(f"wrote {out} ({out.stat().st_size / 1e6:.1f} MB) and {out.with_suffix('.json')}")
     return Exported(out, out.with_suffix(".json"), max(parity.probability, parity.state), small)
