@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="models need the train extra")
 
-from polypscope.models.pns_plus_stream import PAST, State, StreamSegmenter  # noqa: E402
+from polypscope.models.pns_plus_stream import PAST, Memory, State, StreamSegmenter  # noqa: E402
 
 
 @pytest.fixture(scope="module", params=["untrained memory", "trained memory"])
@@ -58,3 +58,53 @@ def test_the_anchor_is_the_first_frame_until_the_count_is_zeroed(model: StreamSe
     assert torch.equal(two.anchor, one.anchor)
     _, renewed = _logits(model, second, one._replace(count=torch.zeros_like(one.count)))
     assert torch.equal(renewed.anchor, renewed.memory[:, 0])
+
+
+def _matched_place_by_place(
+    now: torch.Tensor, own: torch.Tensor, keys: torch.Tensor, beliefs: torch.Tensor, memory: Memory
+) -> torch.Tensor:
+    """The matching memory with a loop over frames and moves, as its definition reads."""
+    height, width = now.shape[-2:]
+    size = own.shape[-2:]
+    reach = (size[0] // height, size[1] // width)
+
+    def resize(maps: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.interpolate(maps, size=size, mode="bilinear")
+
+    total, weights, told, trusts = own, torch.ones_like(own), [], []
+    for t in range(keys.shape[1]):
+        near = torch.nn.functional.pad(keys[:, t], (1, 1, 1, 1))
+        moves = [(dy, dx) for dy in range(3) for dx in range(3)]
+        alike = torch.stack([(now * near[:, :, y : y + height, x : x + width]).sum(1) for y, x in moves], 1)
+        share = resize((memory.log_sharpness.exp() * alike).softmax(1))
+        best = alike.amax(1, keepdim=True)
+        trust = torch.where(best > 0, best.clamp(1e-3, 1) ** memory.log_refusal.exp(), 0.0)
+        trust = memory.log_weight[t].exp() * resize(trust)
+        belief = torch.nn.functional.pad(beliefs[:, t], (reach[1], reach[1], reach[0], reach[0]), mode="replicate")
+        moved = torch.zeros_like(own)
+        for index, (dy, dx) in enumerate(moves):
+            y, x = dy * reach[0], dx * reach[1]
+            moved = moved + share[:, index : index + 1] * belief[:, :, y : y + size[0], x : x + size[1]]
+        total, weights = total + trust * moved, weights + trust
+        told.append(0.25 * trust * (moved - own))
+        trusts.append(trust)
+    mean = total / weights
+    return mean + (1 - 1 / weights) * memory.correct(torch.cat([0.25 * own, 0.25 * mean, *told, *trusts], 1))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("height", "width", "reach"), [(4, 6, 4), (5, 3, 2), (1, 1, 4)])
+def test_matching_equals_a_loop_over_frames_and_moves(height: int, width: int, reach: int) -> None:
+    torch.manual_seed(0)
+    memory = Memory().double()
+    for parameter in memory.parameters():
+        torch.nn.init.normal_(parameter, std=0.3) if parameter.ndim == 4 else parameter.data.add_(0.2)
+    scene = torch.randn(2, 16, height, width, dtype=torch.float64)
+    views = [memory.key(torch.roll(scene, shift, 3) + 0.2 * torch.randn_like(scene)) for shift in (0, 1, -1)]
+    keys = torch.stack([*views, torch.zeros_like(scene)], 1)
+    own = 4 * torch.randn(2, 1, height * reach, width * reach, dtype=torch.float64)
+    beliefs = 4 * torch.randn(2, 4, 1, height * reach, width * reach, dtype=torch.float64)
+    found = memory(memory.key(scene), own, keys, beliefs)
+    expected = _matched_place_by_place(memory.key(scene), own, keys, beliefs, memory)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-9)
+    assert float((found - own).abs().max()) > 0.5, "the memory must matter in this test"

@@ -132,7 +132,7 @@ def one_process_group(tmp_path: Path) -> Iterator[None]:
     distributed.destroy_process_group()
 
 
-@pytest.mark.parametrize("kind", ["image part", "image part with a learned memory", "joint"])
+@pytest.mark.parametrize("kind", ["image part", "joint"])
 @pytest.mark.usefixtures("one_process_group")
 def test_no_parameter_waits_for_a_gradient_that_never_comes(kind: str) -> None:
     # Data-parallel training stops at the second step if a parameter that wants a gradient got none in the first.
@@ -146,7 +146,7 @@ def test_no_parameter_waits_for_a_gradient_that_never_comes(kind: str) -> None:
             "simulated": Simulated(folder=Path("unused"), share=0.5) if joint else None,
         }
     )
-    segmenter = StreamSegmenter("lite0", "learned" if "learned" in kind else "matching")
+    segmenter = StreamSegmenter("lite0")
     model = (Joint(segmenter) if joint else segmenter).train().to(memory_format=torch.channels_last)
     runner = nn.parallel.DistributedDataParallel(model)
     mask = torch.zeros(4, 1, 64, 64, dtype=torch.uint8)
@@ -158,7 +158,7 @@ def test_no_parameter_waits_for_a_gradient_that_never_comes(kind: str) -> None:
         training_step(runner, batch, config).backward()
     for name, parameter in model.named_parameters():
         assert (parameter.grad is not None) == parameter.requires_grad, name
-    assert any(not parameter.requires_grad for parameter in model.parameters()) != joint
+    assert not all(parameter.requires_grad for parameter in model.parameters()), "a frozen part must be there"
 
 
 def test_too_few_pictures_for_a_batch_are_named(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from polypscope.pipeline.findings import Working
 from polypscope.records import Camera, DepthMap, ProbabilityMap
+from polypscope.runtime.area import shrunk
 
 __all__ = ["Ranger", "Seer", "to_working"]
 
@@ -54,4 +55,4 @@ def to_working(rgb: NDArray[np.uint8], working: Working) -> NDArray[np.uint8]:
         # Exact halves are averaged many times faster than other ratios: a 1080p frame takes half the time this way.
         height, width = height // 2, width // 2
         rgb = np.asarray(cv2.resize(rgb, (width, height), interpolation=cv2.INTER_AREA))
-    return np.asarray(cv2.resize(rgb, (working.shape[1], working.shape[0]), interpolation=cv2.INTER_AREA))
+    return shrunk(rgb, working.shape[1], working.shape[0])

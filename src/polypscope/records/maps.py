@@ -100,13 +100,14 @@ class DepthMap:
     def __post_init__(self) -> None:
         hint = "convert to float32 millimetres, NaN where there is no value"
         values = frozen_array("DepthMap.values", self.values, dtype=np.float32, ndim=2, hint=hint)
-        with np.errstate(invalid="ignore"):
-            bad = np.isinf(values) | (values <= 0)
-        if bad.any():
+        # The extremes that ignore NaN tell without a temporary array whether there is anything to count.
+        if np.fmin.reduce(values, axis=None) <= 0 or np.fmax.reduce(values, axis=None) == np.inf:
+            with np.errstate(invalid="ignore"):
+                bad = int(np.count_nonzero(np.isinf(values) | (values <= 0)))
             raise RecordError.of(
                 "DepthMap.values",
                 expected="depths above 0, or NaN for no value",
-                found=f"{int(bad.sum())} zero, negative or infinite values",
+                found=f"{bad} zero, negative or infinite values",
                 hint=hint,
             )
         object.__setattr__(self, "values", values)
@@ -117,9 +118,8 @@ class DepthMap:
         if self.sigma is not None:
             sigma = frozen_array("DepthMap.sigma", self.sigma, dtype=np.float32, ndim=2)
             same_shape("DepthMap.sigma", sigma.shape, "values", values.shape)
-            with np.errstate(invalid="ignore"):
-                if (sigma < 0).any():
-                    raise RecordError.of("DepthMap.sigma", expected="values from 0 on", found="negative values")
+            if np.fmin.reduce(sigma, axis=None) < 0:
+                raise RecordError.of("DepthMap.sigma", expected="values from 0 on", found="negative values")
             object.__setattr__(self, "sigma", sigma)
 
     @property

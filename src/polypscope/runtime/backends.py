@@ -105,7 +105,8 @@ class OpenVinoSession:
             )
             for node in self._model.inputs
         )
-        self.outputs = tuple(node.any_name for node in self._model.outputs)
+        # A tensor may go by several names; those of the graph's inside begin with a slash.
+        self.outputs = tuple(min(node.names, key=lambda name: (name[:1] == "/", name)) for node in self._model.outputs)
 
     def run(self, feeds: Mapping[str, NDArray[Any]], wanted: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
         self._request.infer(dict(feeds))

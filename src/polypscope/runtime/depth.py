@@ -18,7 +18,7 @@ from polypscope.records import Camera, DepthKind, DepthMap
 from polypscope.records.errors import ModelError, RecordError
 from polypscope.runtime.backends import Session, open_session
 from polypscope.runtime.cards import ModelCard, find_card
-from polypscope.runtime.segmenter import Segmenter, to_network
+from polypscope.runtime.segmenter import Segmenter
 
 __all__ = ["DEFAULT_DEPTH", "DepthEstimator", "fix_scale"]
 
@@ -88,10 +88,8 @@ class DepthEstimator:
                 found=f"{camera.width}×{camera.height}",
                 hint="use camera.resized(width, height)",
             )
-        image = to_network(rgb, self._segmenter.card)[None]
-        features = self._segmenter.features_of(rgb)
         directions, forward = self._lens(camera)
-        outputs = self._session.run({"image": image, "rays": directions, **features})
+        outputs = self._session.run({"rays": directions, **self._segmenter.features_of(rgb)})
         size = (camera.width, camera.height)
         # From ray to axis while the maps are small: at full size this would cost more than the network.
         values = [

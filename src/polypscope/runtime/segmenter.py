@@ -23,7 +23,6 @@ from polypscope.runtime.cards import ModelCard, find_card
 __all__ = ["DEFAULT_SEGMENTER", "Segmenter", "to_network"]
 
 DEFAULT_SEGMENTER = "polypscope-segmenter"
-_INTERPOLATION = {"area": cv2.INTER_AREA, "linear": cv2.INTER_LINEAR}
 
 
 class Segmenter:
@@ -74,12 +73,12 @@ class Segmenter:
         return bool(self._states)
 
     def features_of(self, rgb: NDArray[np.uint8]) -> dict[str, NDArray[Any]]:
-        """Encoder features of a frame, for heads that share the encoder.
+        """What heads that share the encoder need of a frame: its features, and `image` as the network saw it.
 
         Those of the last frame are at hand if this is that very array; otherwise the network runs once, without
         touching the state.
         """
-        if self._last is not rgb or not self._features:
+        if self._last is not rgb:
             self._run(to_network(rgb, self.card)[None], self._zeros(1))
             self._last = rgb
         return self._features
@@ -146,7 +145,8 @@ class Segmenter:
 
     def _run(self, batch: NDArray[np.uint8], state: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         outputs = self._session.run({"image": batch, **state})
-        self._features = {name: value for name, value in outputs.items() if name.startswith("feature_")}
+        features = {name: value for name, value in outputs.items() if name.startswith("feature_")}
+        self._features = {"image": batch, **features}
         return outputs
 
     def _zeros(self, count: int) -> dict[str, NDArray[Any]]:
@@ -161,7 +161,11 @@ def to_network(rgb: NDArray[np.uint8], card: ModelCard) -> NDArray[np.uint8]:
     size = (card.input.width, card.input.height)
     if rgb.shape[1::-1] == size:
         return rgb
-    return np.asarray(cv2.resize(rgb, size, interpolation=_INTERPOLATION[card.input.interpolation]), np.uint8)
+    if card.input.interpolation == "area":
+        from polypscope.runtime.area import shrunk  # compiled code, which only those need who run a network
+
+        return shrunk(rgb, *size)
+    return np.asarray(cv2.resize(rgb, size, interpolation=cv2.INTER_LINEAR), np.uint8)
 
 
 def _at_size(probability: NDArray[np.float32], rgb: NDArray[np.uint8]) -> ProbabilityMap:
