@@ -27,13 +27,13 @@ from polypscope.runtime.jobs import run_jobs
 from polypscope.training.procedures import TUNING, Judged, Procedure, judged, procedures, seen
 
 GRID = {
-    "sure": (0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.92),
+    "sure": (0.6, 0.7, 0.8, 0.85, 0.9),
     "slope": (1.0, 2.0),
-    "alarm_evidence": (2.5, 4.0, 6.0),
-    "alarm_hits": (2, 3),
+    "alarm_evidence": (3.0, 4.5, 6.0, 8.0),
+    "alarm_hits": (2, 3, 4),
 }
 AROUND = {
-    "faint_loss": (0.3, 0.7, 1.2),
+    "faint_loss": (0.0, 0.3, 0.7, 1.2),
     "miss_loss": (0.8, 1.5, 2.5),
     "evidence_limit": (6.0, 9.0, 14.0),
     "lost_s": (0.3, 0.6, 1.0),
