@@ -78,7 +78,7 @@ class ColourSeer:
         self._mean = state.get("mean")
 
 
-def found_at(x: float, y: float, size: float = 30, score: float = 0.97, hue: int = 7) -> Found:
+def found_at(x: float, y: float, size: float = 30, score: float = 0.98, hue: int = 7) -> Found:
     """A detection of a square around (x, y); `hue` chooses its colour bin."""
     histogram = [0] * 36
     histogram[hue] = 200

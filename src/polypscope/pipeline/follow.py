@@ -28,19 +28,19 @@ __all__ = ["FollowSettings", "Follower", "Shown", "Tracked"]
 class FollowSettings:
     """What decides when an alarm starts, lasts and returns.
 
-    sure: score from which a detection speaks for a polyp and not against it. The shipped segmenter's false components
-    score .66 to .87 in the simulated video this was tuned on, true ones .93 and more.
+    sure: score from which a detection speaks for a polyp and not against it. slope: log-odds for each unit of a score's
+    own log-odds above that. These two and alarm_evidence were chosen with `recipes/follow.py`.
     alarm_evidence: log-odds that start an alarm. alarm_hits: at least so many detections. hold_s: a confirmed polyp is
     shown for so long without a detection. lost_s: after so long without one it counts as out of sight. memory_s: so
     long it can come back near its place under its old number; jump_s: so long anywhere, if it looks the same.
     miss_loss: log-odds lost by a candidate for each frame without it; faint_loss: by any track for a detection that
-    stays below the threshold. slope: log-odds for each unit of a score's own log-odds above `sure`.
+    stays below the threshold.
     """
 
     threshold: float = 0.5
-    sure: float = 0.92
-    slope: float = 2.0
-    alarm_evidence: float = 4.0
+    sure: float = 0.85
+    slope: float = 1.0
+    alarm_evidence: float = 6.0
     alarm_hits: int = 3
     hold_s: float = 0.2
     lost_s: float = 0.6
