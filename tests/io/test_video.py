@@ -51,7 +51,8 @@ def make_clip(
     """Write a clip with stamps in steps of 1/1000 s, independently of our writer."""
     stamps = stamps if stamps is not None else [40 * i for i in range(count)]
     defaults = {"g": "10", "bf": "2", "preset": "ultrafast"} if codec == "libx264" else {"g": "10"}
-    with av.open(str(path), "w") as out:
+    # Matroska draws a random id for every file; without it, the same bytes are damaged in every run.
+    with av.open(str(path), "w", options={"fflags": "+bitexact"}) as out:
         stream = out.add_stream(codec, rate=25, options={**defaults, **(options or {})})
         stream.width, stream.height, stream.pix_fmt = *size, pix_fmt
         time_base = Fraction(1, 1000 if codec in ("libx264", "libx264rgb", "ffv1") else 25)
