@@ -83,6 +83,9 @@ def figures(results: list[Judged]) -> dict[str, str]:
     return {
         "procedures, minutes": f"{len(results)}, {minutes:.1f}",
         "polyps found": share(len(found), len(polyps)),
+        f"polyps found that reach {CLEAR_SHARE:.1%} of the picture": share(
+            sum(row["was_clear"] for row in found), sum(row["was_clear"] for row in polyps)
+        ),
         f"latency from {VISIBLE_SHARE:.1%} of the picture, median / 90th": late([row["latency"] for row in polyps]),
         f"latency from {CLEAR_SHARE:.1%} of the picture, median / 90th": late(
             [row["clear_latency"] for row in polyps if row["was_clear"]]
