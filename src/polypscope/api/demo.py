@@ -66,7 +66,14 @@ def demo(out: Path = Path("polypscope-demo"), *, seed: int | None = None, overwr
         note("preparing the colon; the first time on a machine, its renderer is compiled (up to a minute).")
         chosen = (_SEED, _INDEX) if seed is None else (seed, 0)
         source = SimulatedSource(
-            *chosen, frames=_FRAMES, width=_SIDE, height=_SIDE, negatives=0.0, fov_deg=110.0, lens="fisheye"
+            *chosen,
+            withdrawal=True,
+            frames=_FRAMES,
+            width=_SIDE,
+            height=_SIDE,
+            negatives=0.0,
+            fov_deg=110.0,
+            lens="fisheye",
         )
         settings = Settings(threshold=models.threshold, follow=FollowSettings(threshold=models.threshold))
         truth = AgainstTruth(Working.of((_SIDE, _SIDE), settings.working_px))

@@ -14,7 +14,8 @@ __all__ = ["SimulatedSource"]
 class SimulatedSource:
     """One simulated sequence that is rendered while it is read.
 
-    seed, index: which sequence. on_truth: called with the truth of each frame before the frame is given.
+    seed, index: which sequence. withdrawal: run an insertion backwards. on_truth: called with the truth of each frame
+    before the frame is given.
     settings: fields of `polypscope.simulator.Settings`.
     """
 
@@ -23,6 +24,7 @@ class SimulatedSource:
         seed: int,
         index: int = 0,
         *,
+        withdrawal: bool = False,
         on_truth: Callable[[GroundTruth], None] | None = None,
         **settings: Any,
     ) -> None:
@@ -30,6 +32,9 @@ class SimulatedSource:
         from polypscope.simulator import sequence
 
         self._sequence = sequence(seed, index, **{"style": "clinical", "polyps": "sampled", **settings})
+        if withdrawal and self._sequence.motion == "insertion":
+            # Both look towards the caecum; they differ in the direction of travel alone.
+            self._sequence.poses, self._sequence.motion = self._sequence.poses[::-1], "withdrawal"
         self.camera: Camera = self._sequence.camera
         self.info = SourceInfo(
             f"simulated {self._sequence.motion} {seed}",
