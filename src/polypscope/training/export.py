@@ -19,6 +19,7 @@ from polypscope.records.errors import MissingInput, ModelError, UsageError
 from polypscope.runtime.backends import open_session
 from polypscope.runtime.cards import InputSpec, ModelCard, find_card
 from polypscope.runtime.runlog import sha256
+from polypscope.simulator import sequence
 from polypscope.training.config import TrainConfig
 from polypscope.training.simulated import RAY_SIDE_PX
 from polypscope.training.storage import folded, rounded, store_half
@@ -143,16 +144,20 @@ def accept(partial: Path, out: Path, parity: float) -> None:
 
 @torch.no_grad()
 def measure_parity(model: nn.Module, path: Path, size: int, steps: int = 4) -> Parity:
-    """Run torch and ONNX Runtime side by side on the same frames, each carrying its own state."""
+    """Run torch and ONNX Runtime side by side on the same frames, each carrying its own state.
+
+    The frames are of a simulated sequence with a polyp: on noise a trained network answers zero everywhere and its
+    memory matches nothing, so that any two files would agree.
+    """
     session = open_session(path)
-    rng = np.random.default_rng(0)
+    shown = sequence(seed=10, frames=steps, width=size, height=size, negatives=0.0, triangles=20_000)
     streaming = isinstance(model, StreamSegmenter)
     graph = StreamGraph(model).eval() if streaming else ImageGraph(model, 127.0, 128.0).eval()
     state = model.empty_state(1, size, size) if streaming else ()
     theirs = {f"state_{field}": value.numpy() for field, value in zip(State._fields, state, strict=False)}
     worst, worst_state = 0.0, 0.0
-    for _ in range(steps):
-        image = rng.integers(0, 256, (1, size // 16, size // 16, 3)).astype(np.uint8).repeat(16, 1).repeat(16, 2)
+    for item in shown:
+        image = item.frame.rgb[None].copy()
         expected = graph(torch.from_numpy(image), *state)
         found = session.run({"image": image, **theirs})
         if not streaming:
