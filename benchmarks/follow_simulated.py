@@ -13,6 +13,7 @@ What counts:
 - Latency: frames from its first appearance to the first alarm in it, for two meanings of appearance: it covers a
   thousandth of the picture, or five thousandths (27 x 27 pixels, what an observer would hardly miss). A polyp that was
   missed counts as later than any other, so misses can't improve the median.
+- Empty frames with a detection: what the segmenter alone would call a polyp in frames that show none, before following.
 - Size: of the longest track of each polyp, against the true size of the model.
 
 --cache keeps pictures and, for each set of weights, what was seen in them: other settings of the follower need no
@@ -96,6 +97,7 @@ def figures(results: list[Judged]) -> dict[str, str]:
             if negative
             else "-"
         ),
+        "empty frames with a detection": share(sum(r.alarmed for r in results), sum(r.empty for r in results)),
         "one track per polyp found": share(sum(row["tracks"] == 1 for row in found), len(found)),
         "frames with the polyp shown": (
             f"{100 * sum(r['hit'] for r in polyps) / sum(r['visible'] for r in polyps):.1f} %" if polyps else "-"

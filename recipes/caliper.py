@@ -101,7 +101,7 @@ def fit_intervals(polyps: int, views: int, level: float = 0.9) -> None:
 
 
 def fit_predicted(sequences: int, frames: int, level: float = 0.9) -> None:
-    """Bias and interval rules for the shipped models: predicted masks and depth on simulated sequences."""
+    """Bias and interval rules for the shipped models: predicted masks and depth on every other frame of sequences."""
     models = load_models()
     unit = conformal.Conformal(1.0, level, sequences, "unit")
     calibrated.PREDICTED_FACTOR = 1.0
@@ -118,9 +118,10 @@ def fit_predicted(sequences: int, frames: int, level: float = 0.9) -> None:
         found: dict[int, list] = {}  # type: ignore[type-arg]
         sizes: dict[int, float] = {}
         shown = sequence(seed=PREDICTED_SEED + number, settings=settings)
+        shown.poses = shown.poses[::2]
         camera = shown.camera
         for item in shown:
-            mask = models.seer.step(item.frame.rgb).values >= models.threshold
+            mask = models.seer.step(item.frame.rgb).values >= 0.5
             depth = models.ranger.depth(item.frame.rgb, camera)
             for polyp in item.truth.polyps:
                 part = matching(mask, item.truth.instances == polyp.id)
@@ -165,6 +166,6 @@ if __name__ == "__main__":
         print(")")
         calibrated.COEFFICIENTS[:] = raw
     if part == "predicted":
-        fit_predicted(60, 10)
+        fit_predicted(200, 50)
     if part in ("all", "intervals"):
         fit_intervals(200, 4)

@@ -1,6 +1,6 @@
 """Choose the settings of the follower on simulated procedures that are for tuning only; print tables of what each does.
 
-    python recipes/follow.py --procedures 24 --jobs 2
+    python recipes/follow.py --procedures 16 --jobs 2
 
 First a grid over what starts an alarm (score that counts, slope, evidence, detections), then, around the best of it,
 each setting of holding and recognising by itself. The best is the one with the least loss: how far the figures are from
@@ -79,15 +79,17 @@ def compare(paths: list[Path], threshold: float, choices: list[FollowSettings], 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--procedures", type=int, default=24, help="of clinical style; half as many are clean")
+    parser.add_argument(
+        "--procedures", type=int, default=16, help="of clinical style in each range of seeds; half as many are clean"
+    )
     parser.add_argument("--frames", type=int, default=200)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--model", help="name or path of another segmenter than the shipped one")
     parser.add_argument("--cache", type=Path, default=Path("build/follow_simulated"))
     options = parser.parse_args()
     count = options.procedures
-    todo = procedures(TUNING, count, "clinical", options.frames)
-    todo += procedures(TUNING, count // 2, "clean", options.frames)
+    todo = [p for first in TUNING for p in procedures(first, count, "clinical", options.frames)]
+    todo += [p for first in TUNING for p in procedures(first, count // 2, "clean", options.frames)]
     names = [p.name for p in todo]
     done = run_jobs(partial(see, options.cache, options.model), todo, names=names, jobs=options.jobs, label="seeing")
     for failure in done.failures:

@@ -56,6 +56,18 @@ def test_faint_bridge_does_not_join_two_clear_polyps() -> None:
     assert len(locate(ProbabilityMap(values), _RGB, _WHOLE)) == 2
 
 
+def test_the_outline_runs_at_a_half_and_the_score_is_of_what_is_above_the_threshold() -> None:
+    values = np.maximum(_disc(80, 60, 20, 0.6), _disc(80, 60, 10, 0.95))
+    (found,) = locate(ProbabilityMap(values), _RGB, _WHOLE, threshold=0.8)
+    assert found.mask.area_px == np.count_nonzero(values >= 0.5)
+    assert found.score == pytest.approx(0.95, abs=1e-3)
+    # Two sure cores in one outline are one polyp; an outline without any is not shown beside a sure one.
+    values = np.maximum(values, _disc(92, 60, 6, 0.9))
+    values[60, 100:140] = 0.45
+    values = np.maximum(values, _disc(130, 60, 8, 0.7))
+    assert len(locate(ProbabilityMap(values), _RGB, _WHOLE, threshold=0.8)) == 1
+
+
 def test_picture_area_is_respected_and_its_edge_truncates() -> None:
     area = np.zeros(_SHAPE, bool)
     area[:, :100] = True

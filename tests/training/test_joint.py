@@ -14,6 +14,8 @@ from polypscope.models.pns_plus_stream import StreamSegmenter
 from polypscope.records import Camera
 from polypscope.training.config import Simulated
 from polypscope.training.joint import Joint, joint_loss, simulated_count, turned, zoomed
+from polypscope.training.loop import load_start
+from polypscope.training.losses import depth_loss
 from polypscope.training.simulated import RAY_SIDE_PX, SIDE_PX, ray_directions
 
 
@@ -79,6 +81,39 @@ def test_every_part_learns_and_the_memory_does_not() -> None:
         assert torch.isfinite(parameter.grad).all(), name
     for part in (model.segmenter.encoder, model.segmenter.presence, model.depth, model.segmenter.merge4):
         assert max(float(parameter.grad.abs().max()) for parameter in part.parameters()) > 0
+
+
+def test_a_run_goes_on_from_a_joint_one_and_a_shallower_head_grows(tmp_path) -> None:
+    torch.manual_seed(0)
+    first = Joint(StreamSegmenter("lite0")).eval()
+    field = torch.zeros(1, 3, RAY_SIDE_PX, RAY_SIDE_PX)
+    field[:, 2] = 1
+    x = torch.randn(1, 3, 64, 64)
+    grown = ("depth.edges.", "depth.grain", "depth.mix.3.", "depth.mix.4.", "depth.mix.5.")
+    shallow = {name: value for name, value in first.state_dict().items() if not name.startswith(grown)}
+    assert len(shallow) < len(first.state_dict())
+    torch.save({"model": {}, "average": shallow}, tmp_path / "last.pt")
+    torch.manual_seed(1)
+    second, alone = Joint(StreamSegmenter("lite0")).eval(), StreamSegmenter("lite0").eval()
+    load_start(second, tmp_path / "last.pt")
+    load_start(alone, tmp_path / "last.pt")
+    with torch.no_grad():
+        for told, expected in zip(second(x, field), first(x, field), strict=True):
+            torch.testing.assert_close(told, expected)
+        torch.testing.assert_close(alone(x), first.segmenter(x))
+
+
+def test_flattened_relief_costs_more_than_a_wrong_scale() -> None:
+    rows, columns = torch.meshgrid(torch.arange(32.0), torch.arange(32.0), indexing="ij")
+    bump = 0.2 * torch.exp(-((rows - 16) ** 2 + (columns - 16) ** 2) / 60)
+    truth = (30 * torch.exp(-bump))[None]
+    log_b = torch.full((1, 32, 32), -2.0)
+    flat = torch.full_like(bump, float(np.log(30)))[None]
+    scaled = truth.log() + (flat - truth.log()).abs().mean()
+    cost = [
+        float(depth_loss(torch.stack([guess, log_b], 1), truth, torch.ones_like(truth))) for guess in (scaled, flat)
+    ]
+    assert cost[0] < cost[1] - 0.02
 
 
 def test_projection_of_the_rays_gives_the_pixels_back() -> None:

@@ -1,7 +1,8 @@
 """Metric depth from the segmenter's own features: a small decoder that also sees the lens.
 
 The head gets the frozen features of the segmenter at strides 4, 8 and 16, a thumbnail of the picture (how bright a
-wall is says how near the light is, and a segmenter learns to ignore that), and the viewing ray of every coarse pixel.
+wall is says how near the light is, and a segmenter learns to ignore that), how finely grained the mucosa looks (vessels
+have a size in mm, so this tells the scale where exposure hides it), and the viewing ray of every coarse pixel.
 The rays say what a focal length says in the canonical-camera methods (Yin et al., Metric3D, 2023), for fisheye lenses
 too. It predicts the logarithm of the distance along the ray in mm and the logarithm of its relative uncertainty.
 """
@@ -33,11 +34,18 @@ class DepthHead(nn.Module):
         c4, c8, c16 = channels
         self.glance = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 16, 3, 2, 1), nn.ReLU())
         self.enter = _pointwise(c16 + 16 + 4, 96)
+        self.edges = nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1), nn.ReLU(), nn.AvgPool2d(8))
+        self.grains = nn.Sequential(nn.Conv2d(c4, 32, 1), nn.ReLU(), nn.AvgPool2d(4))
+        self.grain = nn.Conv2d(48, 96, 1)
         self.whole = nn.Sequential(nn.Conv2d(96, 96, 1), nn.ReLU())
-        self.mix = nn.Sequential(Separable(96, 5), Separable(96, 5), Separable(96, 5))
+        self.mix = nn.Sequential(*(Separable(96, 5) for _ in range(6)))
         self.merge8 = Merge(96, c8 + 16, 48)
         self.merge4 = Merge(48, c4 + 3, 32)
         self.out = nn.Conv2d(32, 2, 1)
+        # The grain and the later half of the mixing start as nothing, so that a shallower head can grow into this one.
+        for layer in (self.grain, *(block.pointwise[1] for block in self.mix[3:])):
+            nn.init.zeros_(layer.weight)
+            nn.init.zeros_(layer.bias)
         with torch.no_grad():
             self.out.bias.copy_(torch.tensor([math.log(TYPICAL_MM), math.log(0.3)]))
 
@@ -48,7 +56,8 @@ class DepthHead(nn.Module):
         rays = _resize(rays, f16.shape[-2:])
         # The angle from the axis is given outright: small heads are slow to find an arc cosine.
         lens = torch.cat([rays, torch.acos(rays[:, 2:].clamp(-0.999, 0.999))], 1)
-        y = torch.relu(self.enter(torch.cat([f16, nn.functional.avg_pool2d(glance, 2), lens], 1)))
+        grain = self.grain(torch.cat([self.edges(x), self.grains(f4)], 1))
+        y = torch.relu(self.enter(torch.cat([f16, nn.functional.avg_pool2d(glance, 2), lens], 1)) + grain)
         y = self.mix(y + self.whole(y.mean((2, 3), keepdim=True)))
         y = self.merge8(y, torch.cat([f8, glance], 1))
         y = self.merge4(y, torch.cat([f4, small], 1))

@@ -96,11 +96,10 @@ class Memory(nn.Module):
         frames, height, width = (int(keys.shape[axis]) for axis in (1, 3, 4))
         size = (int(own.shape[-2]), int(own.shape[-1]))
         weight, sharpness, refusal = self.log_weight.exp(), self.log_sharpness.exp(), self.log_refusal.exp()
-        # All affinities at once and nine of them kept: one product of matrices is faster than nine shifted ones.
-        affinity = now.flatten(2).transpose(1, 2)[:, None] @ keys.flatten(3)
-        place, inside = _neighbours(height, width)
-        alike = (affinity.flatten(2)[:, :, place] * inside).unflatten(2, (MOVES, height * width))
-        alike = alike.unflatten(3, (height, width))
+        wide = nn.functional.pad(keys, (1, 1, 1, 1))
+        alike = torch.stack(
+            [(now[:, None] * wide[..., y : y + height, x : x + width]).sum(2) for y in range(3) for x in range(3)], 2
+        )
         # The lower limit keeps the power's gradient finite; to the power of the refusal it is nothing.
         best = alike.amax(2, keepdim=True)
         trust = torch.where(best > 0, best.clamp(1e-3, 1) ** refusal, torch.zeros_like(best))
@@ -117,19 +116,6 @@ class Memory(nn.Module):
 
 
 MOVES = 9  # a place and its eight neighbours, row by row
-
-
-def _neighbours(height: int, width: int) -> tuple[Tensor, Tensor]:
-    """Where the affinity of a place to each of nine neighbours stands in a flat (h·w, h·w) matrix, and 0 outside."""
-    y, x = torch.arange(height)[:, None], torch.arange(width)[None, :]
-    places, insides = [], []
-    for dy in (-1, 0, 1):
-        for dx in (-1, 0, 1):
-            row, column = y + dy, x + dx
-            insides.append((row >= 0) & (row < height) & (column >= 0) & (column < width))
-            other = row.clamp(0, height - 1) * width + column.clamp(0, width - 1)
-            places.append((y * width + x) * (height * width) + other)
-    return torch.stack(places).flatten(), torch.stack(insides).flatten().float()
 
 
 def _moved(maps: Tensor, reach: tuple[int, int]) -> Tensor:

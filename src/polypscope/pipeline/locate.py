@@ -12,6 +12,7 @@ from polypscope.records import BinaryMask, Box, Detection, ProbabilityMap
 __all__ = ["appearance", "locate", "outline"]
 
 _CHROMA_BINS = 6
+_OUTLINE = 0.5
 
 
 def locate(
@@ -27,12 +28,13 @@ def locate(
     """Components of one frame, best score first.
 
     probability, rgb, area: all of working size (H, W); pixels outside `area` are left out.
-    threshold: probability from which a pixel belongs to a polyp. faint: components that stay below `threshold` but
+    threshold: probability from which a pixel speaks for a polyp. faint: components that stay below `threshold` but
     reach this are kept too, with their low score: they can't start an alarm, but they can carry one through a weak
     moment. least_area: smallest component as a share of the picture. limit: at most so many components.
 
-    The score of a component is its mean probability: a network is sure of a polyp all over, of a fold or a highlight
-    only here and there.
+    The score of a component is the mean probability of its pixels above the threshold: a network is sure of a polyp all
+    over, of a fold or a highlight only here and there. Its outline is drawn where the probability is a half, whatever
+    the threshold: that is where the polyp is as likely to end as to go on.
     """
     values = np.where(area, probability.values, np.float32(0))
     faint = min(faint, threshold)
@@ -50,25 +52,32 @@ def locate(
         part = values[y : y + h, x : x + w]
         member = labels[y : y + h, x : x + w] == label
         peak = _peak(part[member])
-        pieces = [member]
+        pieces, level = [member], faint
         if peak >= threshold:
-            pieces = _pieces(member & (part >= threshold), smallest)
+            pieces, level = _pieces(member, part, threshold, smallest), threshold
         for piece in pieces:
-            found.append(_found(part, piece, (x, y), values.shape, rgb, border))
+            found.append(_found(part, piece, level, (x, y), values.shape, rgb, border))
     found.sort(key=lambda f: (-f.score, f.box.x, f.box.y))
     return tuple(found[:limit])
 
 
-def _pieces(mask: NDArray[np.bool_], smallest: float) -> list[NDArray[np.bool_]]:
-    count, labels, stats, _ = cv2.connectedComponentsWithStats(mask.astype(np.uint8), connectivity=8)
-    order = np.argsort(-stats[1:count, cv2.CC_STAT_AREA], kind="stable") + 1
-    # The largest piece always stays: its neighbourhood was already found large enough.
-    return [labels == n for rank, n in enumerate(order) if rank == 0 or stats[n, cv2.CC_STAT_AREA] >= smallest]
+def _pieces(
+    member: NDArray[np.bool_], part: NDArray[np.float32], threshold: float, smallest: float
+) -> list[NDArray[np.bool_]]:
+    """Parts of a component outlined at a half, the one with the most pixels above the threshold first."""
+    sure = member & (part >= threshold)
+    outlined = member & (part >= min(_OUTLINE, threshold))
+    count, labels = cv2.connectedComponents(outlined.astype(np.uint8), connectivity=8)
+    cores = np.bincount(labels[sure], minlength=count)[1:]
+    order = np.argsort(-cores, kind="stable")
+    # The surest piece always stays: its neighbourhood was already found large enough.
+    return [labels == n + 1 for rank, n in enumerate(order) if rank == 0 or cores[n] >= smallest]
 
 
 def _found(
     part: NDArray[np.float32],
     piece: NDArray[np.bool_],
+    level: float,
     corner: tuple[int, int],
     shape: tuple[int, ...],
     rgb: NDArray[np.uint8],
@@ -87,7 +96,7 @@ def _found(
     py, px = np.unravel_index(int(np.argmax(distance)), distance.shape)
     detection = Detection(
         (float(x + px), float(y + py)),
-        min(1.0, rounded(part[piece].mean())),
+        min(1.0, rounded(part[piece & (part >= level)].mean())),
         Box(x, y, width, height),
         BinaryMask(mask),
     )

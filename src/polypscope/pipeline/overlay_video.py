@@ -23,6 +23,7 @@ from polypscope.pipeline.engine import Stopwatch, Told
 from polypscope.pipeline.findings import Working
 from polypscope.pipeline.overlay import draw
 from polypscope.records.errors import OutputError
+from polypscope.runtime.priority import stand_back
 
 __all__ = ["OverlayWriter", "join_parts"]
 
@@ -72,6 +73,7 @@ class OverlayWriter:
             ) from error
 
     def _work(self) -> None:
+        stand_back()
         part: _Part | None = None
         failed = False
         while (item := self._queue.get()) is not _STOP:

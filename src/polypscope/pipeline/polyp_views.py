@@ -52,7 +52,7 @@ class Predictions:
             found = _file(self.masks, clip.clip, stem, "masks")
             mask = None if found is None else _to_size(read_probability(found).values, camera) >= self.threshold
         elif self.models is not None and rgb is not None:
-            mask = self.models.seer.step(rgb).values >= self.models.threshold
+            mask = self.models.seer.step(rgb).values >= self.threshold
         if self.depth is not None:
             found = _file(self.depth, clip.clip, stem, "depth")
             depth = None if found is None else _read_predicted_depth(found)

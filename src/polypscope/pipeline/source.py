@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Protocol, TypeVar
 
 from polypscope.records import Frame
+from polypscope.runtime.priority import stand_back
 
 __all__ = ["Info", "Source", "ahead"]
 
@@ -50,6 +51,7 @@ def ahead(items: Iterable[T], depth: int = 4) -> Iterator[T]:
     stopped = threading.Event()
 
     def work() -> None:
+        stand_back()
         end: Any = _END
         try:
             for item in items:

@@ -31,11 +31,13 @@ def clip_from_still(
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """A clip (T, S, S, 3) and its masks (T, S, S) from one augmented picture of size S.
 
-    Some frames are spoilt one by one, by blur, highlights or exposure, because that is what a memory is for.
+    Some frames are spoilt one by one, by blur, highlights or exposure, because that is what a memory is for. The motion
+    reaches from that of a video to that of frames sampled from one, of which a memory should expect little.
     """
     size = mask.shape[0]
     pictures, masks = [], []
-    for matrix in smooth_motion(frames, size, rng):
+    strength = float(np.exp(rng.uniform(0, np.log(5))))
+    for matrix in smooth_motion(frames, size, rng, strength):
         picture = cv2.warpAffine(rgb, matrix, (size, size), flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101)
         truth = cv2.warpAffine(mask, matrix, (size, size), flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101)
         pictures.append(spoil(picture, rng))

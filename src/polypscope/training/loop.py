@@ -182,22 +182,33 @@ def build(config: TrainConfig) -> nn.Module:
         model.encoder.load_state_dict(imagenet_state(model.encoder.variant), strict=False)
     if MODELS[config.model.name].clip != (config.window is not None):
         raise UsageError(f"Recipe: expected `window` for a network that takes clips only, found {config.model.name}.")
-    if config.start is not None:
-        load_start(model, config.start)
     if config.simulated is not None:
         if not isinstance(model, StreamSegmenter):
             raise UsageError(f"Recipe: expected pns_plus_stream beside [simulated], found {config.model.name}.")
         model = Joint(model)
+    if config.start is not None:
+        load_start(model, config.start)
     return model.to(memory_format=torch.channels_last)
 
 
 def load_start(model: nn.Module, checkpoint: Path) -> None:
-    """The averaged weights of an earlier run; heads that it did not have stay as they are."""
+    """The averaged weights of an earlier run; heads that it did not have stay as they are.
+
+    From the `last.pt` of a run with [simulated], such a run also takes the depth head.
+    """
     if not checkpoint.is_file():
         raise MissingInput(f"Recipe, start: expected the weights.pt of an earlier run, found nothing at {checkpoint}.")
     content = torch.load(checkpoint, map_location="cpu", weights_only=True)
-    missing, unexpected = model.load_state_dict(content.get("average", content["model"]), strict=False)
-    strange = [name for name in missing if not name.startswith(("memory.", "presence."))] + unexpected
+    weights = content.get("average", content["model"])
+    joint = any(name.startswith("depth.") for name in weights)
+    if joint and not isinstance(model, Joint):
+        weights = {
+            name.removeprefix("segmenter."): value for name, value in weights.items() if name.startswith("segmenter.")
+        }
+    target = model if joint else segmenter_of(model)
+    missing, unexpected = target.load_state_dict(weights, strict=False)
+    new = ("memory.", "presence.", "depth.")
+    strange = [name for name in missing if not name.removeprefix("segmenter.").startswith(new)] + unexpected
     if strange:
         raise UsageError(f"Recipe, start: expected weights of the recipe's model, found {checkpoint} without a match "
                          f"for {strange[0]}.")  # fmt: skip
