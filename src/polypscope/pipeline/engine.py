@@ -1,8 +1,10 @@
 """The way of a frame through the pipeline, in two halves.
 
-`Eye.look` does the heavy work of one frame (picture, segmentation, depth, single-frame size) and yields `Findings`.
-`Memory.take` does the light work over time (tracks, sizes, best frames) from `Findings` alone, so that it can be
-replayed from a journal. Video files, live cameras, the simulator and the demo all go through these two.
+`Eye.look` does the heavy work of one frame and yields `Findings`: first `glance` (picture, segmentation, depth), which
+needs the frame before, then `judge` (components and their sizes), which does not, so that a recording can be judged in
+one thread while another glances at the next frame. `Memory.take` does the light work over time (tracks, sizes, best
+frames) from `Findings` alone, so that it can be replayed from a journal. Video files, live cameras, the simulator and
+the demo all go through these two.
 """
 
 from __future__ import annotations
@@ -20,12 +22,12 @@ from polypscope.pipeline.best import BestFrames
 from polypscope.pipeline.findings import Findings, Working
 from polypscope.pipeline.follow import Follower, FollowSettings, Shown, Tracked
 from polypscope.pipeline.locate import locate
-from polypscope.pipeline.measure import TrackSizes, measured
-from polypscope.pipeline.picture import PictureReader
+from polypscope.pipeline.measure import CLEAR, TrackSizes, measured
+from polypscope.pipeline.picture import Picture, PictureReader
 from polypscope.pipeline.see import Ranger, Seer, to_working
-from polypscope.records import Camera, Frame, ProbabilityMap, SizeEstimate
+from polypscope.records import Camera, DepthMap, Frame, ProbabilityMap, SizeEstimate
 
-__all__ = ["Eye", "Memory", "Settings", "Stopwatch", "Told"]
+__all__ = ["Eye", "Glimpse", "Memory", "Settings", "Stopwatch", "Told"]
 
 # A frame that shows nothing new or nothing of the colon is not worth a look by the network.
 _LEFT_OUT = frozenset({"frozen", "dark", "outside"})
@@ -77,6 +79,19 @@ class Stopwatch:
         self.seconds[stage] += time.perf_counter() - started
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Glimpse:
+    """What the networks say of a frame. probability: None if the frame was left out. due: whether polyps are measured
+    in it. depth: None if there is nothing to measure, or nothing to measure it with."""
+
+    frame: Frame
+    small: NDArray[np.uint8]
+    picture: Picture
+    probability: ProbabilityMap | None
+    due: bool
+    depth: DepthMap | None
+
+
 class Eye:
     """The half that sees: one frame in, its findings out. `state()` carries it over an interruption."""
 
@@ -108,6 +123,10 @@ class Eye:
 
     def look(self, frame: Frame, small: NDArray[np.uint8] | None = None) -> Findings:
         """All findings of the next frame; `small` is the frame at working size, if that was already made."""
+        return self.judge(self.glance(frame, small))
+
+    def glance(self, frame: Frame, small: NDArray[np.uint8] | None = None) -> Glimpse:
+        """The part of `look` that must go frame by frame."""
         watch = self.watch
         with watch("picture"):
             if small is None:
@@ -115,24 +134,37 @@ class Eye:
             picture = self._picture.look(small)
         if picture.cut:
             self._seer.reset()
-        found = ()
-        if not _LEFT_OUT.intersection(picture.flags):
-            with watch("see"):
-                probability = self._seer.step(small)
+        due = self._count % self.settings.measure_every == 0
+        self._count += 1
+        if _LEFT_OUT.intersection(picture.flags):
+            return Glimpse(frame, small, picture, None, due, None)
+        with watch("see"):
+            probability = self._seer.step(small)
+        depth = None
+        if due and self.camera is not None and self._ranger is not None and (probability.values >= CLEAR).any():
+            with watch("range"):
+                depth = self._ranger.depth(small, self.camera)
+        return Glimpse(frame, small, picture, probability, due, depth)
+
+    def judge(self, glimpse: Glimpse, watch: Stopwatch | None = None) -> Findings:
+        """The rest of `look`; with a watch of its own it may run in another thread than `glance`."""
+        watch = watch or self.watch
+        picture, found = glimpse.picture, ()
+        if glimpse.probability is not None:
             with watch("locate"):
                 found = locate(
-                    probability,
-                    small,
+                    glimpse.probability,
+                    glimpse.small,
                     picture.area,
                     threshold=self.settings.threshold,
                     faint=self.settings.faint,
                 )
-            if self._count % self.settings.measure_every == 0:
-                found = measured(found, small, self.camera, self._ranger, watch)
-        self._count += 1
+            if glimpse.due:
+                with watch("measure"):
+                    found = measured(found, self.camera, glimpse.depth)
         return Findings(
-            frame.index,
-            round(frame.pts_s, 6),
+            glimpse.frame.index,
+            round(glimpse.frame.pts_s, 6),
             picture.flags,
             picture.cut,
             picture.motion_xy,
@@ -149,7 +181,8 @@ class Eye:
         disc = np.zeros((height, width), np.float32)
         cv2.circle(disc, (width // 2, height // 2), min(height, width) // 8, 1.0, -1)
         found = locate(ProbabilityMap(disc), empty, disc >= 0)
-        measured(found, empty, self.camera, self._ranger, Stopwatch())
+        if self.camera is not None and self._ranger is not None:
+            measured(found, self.camera, self._ranger.depth(empty, self.camera))
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Named arrays that `restore` takes back."""

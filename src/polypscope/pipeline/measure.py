@@ -6,41 +6,27 @@ from collections import Counter
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from polypscope.pipeline.findings import Findings, Found, rounded
-from polypscope.pipeline.see import Ranger
 from polypscope.records import Camera, DepthMap, PolypscopeError, SizeEstimate
 
-__all__ = ["NO_CAMERA", "NO_DEPTH", "TrackSizes", "measured"]
+__all__ = ["CLEAR", "NO_CAMERA", "NO_DEPTH", "TrackSizes", "measured"]
 
 NO_CAMERA = "no camera was given"
 NO_DEPTH = "the model has no depth"
 _MOST = 3  # components measured in one frame: more of them are noise, and time is short
-_CLEAR = 0.5  # components below this score are not outlined well enough to be measured
+CLEAR = 0.5  # components below this score are not outlined well enough to be measured
 
 
-def measured(
-    found: tuple[Found, ...],
-    rgb: NDArray[np.uint8],
-    camera: Camera | None,
-    ranger: Ranger | None,
-    watch,  # type: ignore[no-untyped-def]
-) -> tuple[Found, ...]:
-    """The same components with a size, a distance, or the reason why there is none.
-
-    rgb: uint8 (H, W, 3) at working size; camera: of that size.
-    """
-    if not any(f.score >= _CLEAR for f in found):
+def measured(found: tuple[Found, ...], camera: Camera | None, depth: DepthMap | None) -> tuple[Found, ...]:
+    """The same components with a size and a distance, or the reason why not; camera and depth are of working size."""
+    if not any(f.score >= CLEAR for f in found):
         return found
-    if camera is None or ranger is None:
+    if camera is None or depth is None:
         return tuple(replace(f, why=NO_CAMERA if camera is None else NO_DEPTH) for f in found)
-    with watch("range"):
-        depth = ranger.depth(rgb, camera)
-    with watch("measure"):
-        return tuple(
-            _with_size(f, depth, camera) if f.score >= _CLEAR and rank < _MOST else f for rank, f in enumerate(found)
-        )
+    return tuple(
+        _with_size(f, depth, camera) if f.score >= CLEAR and rank < _MOST else f for rank, f in enumerate(found)
+    )
 
 
 def _with_size(found: Found, depth: DepthMap, camera: Camera) -> Found:

@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from polypscope.pipeline.engine import Eye, Memory, Settings, Stopwatch, Told
+from polypscope.pipeline.engine import Eye, Glimpse, Memory, Settings, Stopwatch, Told
 from polypscope.pipeline.findings import Working
 from polypscope.pipeline.overlay_video import OverlayWriter, join_parts
 from polypscope.pipeline.results import Results, write_results
@@ -73,7 +74,7 @@ def run(
     working = Working.of(shape, settings.working_px)
     watch = Stopwatch()
     seer.reset()
-    eye = Eye(working, seer, settings, camera, ranger, watch)
+    eye = Eye(working, seer, settings, camera, ranger)
     memory = Memory(working, settings)
     same = {
         "source": identity or info.name,
@@ -96,11 +97,11 @@ def run(
         writer = OverlayWriter(partial.overlay, working, fps / settings.every, parts) if overlay else None
         before = partial.count
         try:
-            next_index = _analyse(source, next_index, partial, eye, memory, writer, on_frame)
+            next_index = _analyse(source, next_index, partial, eye, memory, writer, watch, on_frame)
             if writer is not None:
                 with watch("wait for overlay"):
                     writer.close_part()
-            _checkpoint(partial, next_index, writer, eye, memory)
+            _checkpoint(partial, next_index, writer, eye.state(), memory)
         finally:
             if writer is not None:
                 writer.stop()
@@ -111,7 +112,7 @@ def run(
                 join_parts(sorted(partial.overlay.glob("[0-9]*.mp4")), video)
             else:
                 video.unlink(missing_ok=True)
-        seconds = {**watch.seconds, **({} if writer is None else writer.watch.seconds)}
+        seconds = {**eye.watch.seconds, **watch.seconds, **({} if writer is None else writer.watch.seconds)}
         frames_now = partial.count - before
     return Run(results, seconds, time.perf_counter() - started, frames_now, list(source.notes))
 
@@ -123,12 +124,14 @@ def _analyse(
     eye: Eye,
     memory: Memory,
     writer: OverlayWriter | None,
+    watch: Stopwatch,
     on_frame: Callable[[Told], None] | None,
 ) -> int:
-    watch = eye.watch
     next_index = start
-    for frame, small in ahead(_wanted(source, start, eye, watch)):
-        findings = eye.look(frame, small)
+    # Three threads in a row: one decodes, one runs the networks, this one does the rest.
+    for glimpse, state in ahead(_glimpses(source, start, partial.count, eye), 1, patient=False):
+        frame = glimpse.frame
+        findings = eye.judge(glimpse, watch)
         with watch("follow"):
             told = memory.take(findings)
         with watch("write"):
@@ -141,13 +144,23 @@ def _analyse(
         if on_frame is not None:
             on_frame(told)
         next_index = frame.index + 1
-        if partial.count % CHECKPOINT_FRAMES == 0:
+        if state is not None:
             if writer is not None:
                 with watch("wait for overlay"):
                     writer.close_part()
             with watch("write"):
-                _checkpoint(partial, next_index, writer, eye, memory)
+                _checkpoint(partial, next_index, writer, state, memory)
     return next_index
+
+
+def _glimpses(
+    source: Source, start: int, before: int, eye: Eye
+) -> Iterator[tuple[Glimpse, dict[str, NDArray[Any]] | None]]:
+    """Each frame as the networks see it and, where a checkpoint is due after it, the state of the eye right then."""
+    for count, (frame, small) in enumerate(ahead(_wanted(source, start, eye, eye.watch)), before + 1):
+        glimpse = eye.glance(frame, small)
+        due = count % CHECKPOINT_FRAMES == 0
+        yield glimpse, {name: value.copy() for name, value in eye.state().items()} if due else None
 
 
 def _wanted(source: Source, start: int, eye: Eye, watch: Stopwatch) -> Iterator[tuple[Frame, NDArray[np.uint8]]]:
@@ -174,8 +187,10 @@ def _wanted(source: Source, start: int, eye: Eye, watch: Stopwatch) -> Iterator[
         yield frame, small
 
 
-def _checkpoint(partial: Partial, next_index: int, writer: OverlayWriter | None, eye: Eye, memory: Memory) -> None:
-    partial.save(next_index, 0 if writer is None else writer.parts, eye.state(), memory.best.indices())
+def _checkpoint(
+    partial: Partial, next_index: int, writer: OverlayWriter | None, state: dict[str, NDArray[Any]], memory: Memory
+) -> None:
+    partial.save(next_index, 0 if writer is None else writer.parts, state, memory.best.indices())
 
 
 def picture_jpeg(rgb: NDArray[np.uint8]) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterator
 from typing import Any, Protocol, TypeVar
 
 from polypscope.records import Frame
@@ -41,17 +41,18 @@ class Source(Protocol):
     def __iter__(self) -> Iterator[Frame]: ...
 
 
-def ahead(items: Iterable[T], depth: int = 4) -> Iterator[T]:
-    """The same items, up to `depth` of them made in advance by a thread.
+def ahead(items: Iterator[T], depth: int = 4, *, patient: bool = True) -> Iterator[T]:
+    """The same items, up to `depth` of them made in advance by a thread; a patient one only fills gaps of the others.
 
-    >>> list(ahead(range(3)))
+    >>> list(ahead(iter(range(3))))
     [0, 1, 2]
     """
     ready: queue.Queue[Any] = queue.Queue(maxsize=depth)
     stopped = threading.Event()
 
     def work() -> None:
-        stand_back()
+        if patient:
+            stand_back()
         end: Any = _END
         try:
             for item in items:
@@ -65,6 +66,9 @@ def ahead(items: Iterable[T], depth: int = 4) -> Iterator[T]:
                     return
         except BaseException as error:
             end = error
+        finally:
+            if isinstance(items, Generator):
+                items.close()  # here and now: another thread must not find it running
         while not stopped.is_set():
             try:
                 ready.put((_END, end), timeout=0.1)
