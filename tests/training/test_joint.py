@@ -10,8 +10,10 @@ pytest.importorskip("torch", reason="training needs the train extra")
 import torch
 
 from polypscope.geometry.cameras import project, rays
+from polypscope.models.depth_head import DepthHead
 from polypscope.models.pns_plus_stream import StreamSegmenter
 from polypscope.records import Camera
+from polypscope.training.averaging import average_runs
 from polypscope.training.config import Simulated
 from polypscope.training.joint import Joint, joint_loss, simulated_count, turned, zoomed
 from polypscope.training.loop import load_start
@@ -101,6 +103,24 @@ def test_a_run_goes_on_from_a_joint_one_and_a_shallower_head_grows(tmp_path) -> 
         for told, expected in zip(second(x, field), first(x, field), strict=True):
             torch.testing.assert_close(told, expected)
         torch.testing.assert_close(alone(x), first.segmenter(x))
+
+
+def test_the_mean_of_two_runs_lies_between_them(tmp_path) -> None:
+    torch.manual_seed(0)
+    runs = [Joint(StreamSegmenter("lite0")).state_dict() for _ in range(2)]
+    shallow = {name: value for name, value in runs[0].items() if not name.startswith("depth.mix.5.")}
+    for name, state in (("first", shallow), ("second", runs[1])):
+        torch.save({"average": state, "config": "{}"}, tmp_path / f"{name}.pt")
+    average_runs(tmp_path / "first.pt", tmp_path / "second.pt", tmp_path / "mean", 0.25)
+    mean = torch.load(tmp_path / "mean" / "weights.pt", weights_only=True)["model"]
+    depth = torch.load(tmp_path / "mean" / "depth.pt", weights_only=True)
+    name = "merge4.coarse.0.weight"
+    a, b = (state[f"segmenter.{name}"] for state in runs)
+    torch.testing.assert_close(mean[name], 0.75 * a + 0.25 * b)
+    assert tuple(depth["channels"]) == Joint(StreamSegmenter("lite0")).depth.channels
+    DepthHead(tuple(depth["channels"])).load_state_dict(depth["depth"])
+    torch.testing.assert_close(depth["depth"]["mix.5.pointwise.1.bias"], 0.25 * runs[1]["depth.mix.5.pointwise.1.bias"])
+    StreamSegmenter("lite0").load_state_dict(mean)
 
 
 def test_flattened_relief_costs_more_than_a_wrong_scale() -> None:

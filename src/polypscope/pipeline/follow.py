@@ -38,9 +38,9 @@ class FollowSettings:
     """
 
     threshold: float = 0.5
-    sure: float = 0.85
+    sure: float = 0.9
     slope: float = 1.0
-    alarm_evidence: float = 6.0
+    alarm_evidence: float = 3.0
     alarm_hits: int = 3
     hold_s: float = 0.2
     lost_s: float = 0.6

@@ -1,0 +1,48 @@
+"""The mean of two runs of which the second went on from the first.
+
+Two such solutions lie in one valley, and a point between them generalises better than either (Wortsman et al., "Model
+soups", 2022); it costs nothing at run time.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from polypscope.records.errors import UsageError
+
+# What a head that grew between the runs had not yet had stood for zero: its output layers are scaled, the rest is kept.
+_GROWN = (".pointwise.1.", "depth.grain.")
+
+
+def mean_of(first: dict[str, Tensor], second: dict[str, Tensor], share: float = 0.5) -> dict[str, Tensor]:
+    """Weights between two states, `share` of the way from the first to the second."""
+    if unknown := sorted(first.keys() - second.keys()):
+        raise UsageError(f"Runs: expected the second to go on from the first, found {unknown[0]} in the first only.")
+    mean = {}
+    for name, value in second.items():
+        if not value.is_floating_point():
+            mean[name] = value
+        elif name in first:
+            mean[name] = torch.lerp(first[name], value, share)
+        else:
+            mean[name] = share * value if any(part in name for part in _GROWN) else value
+    return mean
+
+
+def average_runs(first: Path, second: Path, out: Path, share: float = 0.5) -> None:
+    """Write `weights.pt` and `depth.pt` between the `last.pt` of two runs with [simulated] into the folder `out`."""
+    content = torch.load(second, map_location="cpu", weights_only=True)
+    weights = mean_of(torch.load(first, map_location="cpu", weights_only=True)["average"], content["average"], share)
+    parts = {
+        part: {name.removeprefix(part): value for name, value in weights.items() if name.startswith(part)}
+        for part in ("segmenter.", "depth.")
+    }
+    head = parts["depth."]
+    channels = [head["grains.0.weight"].shape[1], head["merge8.fine.0.weight"].shape[1] - 16]
+    channels.append(head["enter.0.weight"].shape[1] - 20)
+    out.mkdir(parents=True, exist_ok=True)
+    torch.save({"model": parts["segmenter."], "config": content["config"]}, out / "weights.pt")
+    torch.save({"depth": head, "channels": channels}, out / "depth.pt")
