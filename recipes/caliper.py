@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from typing import Literal
 
 import numpy as np
 from scipy import ndimage
@@ -20,13 +21,17 @@ from scipy import ndimage
 from polypscope.geometry import calibrated, caliper, conformal
 from polypscope.pipeline.models import load_models
 from polypscope.pipeline.polyp_views import matching
-from polypscope.records import BinaryMask, DepthKind, DepthMap, PolypscopeError
+from polypscope.records import BinaryMask, DepthKind, DepthMap, PolypscopeError, SizeEstimate
 from polypscope.simulator import Settings, sequence
 from polypscope.simulator.polyps import sample_model
 from polypscope.simulator.specimens import Specimen, specimens
 
 FIT_SEED, INTERVAL_SEED, PREDICTED_SEED = 20_001, 20_002, 400_000
 RIDGE, CLIP, SPOILED_WEIGHT = 3.0, 0.03, 0.1
+LEVEL = 0.9
+FIELDS_DEG = {"pinhole": (60.0, 140.0), "fisheye": (80.0, 140.0)}
+Lens = Literal["pinhole", "fisheye"]
+Track = tuple[list[SizeEstimate], float]  # of one polyp, and its true size
 
 
 def spoiled(view: Specimen, rng: np.random.Generator) -> tuple[BinaryMask, DepthMap, bool]:
@@ -100,22 +105,22 @@ def fit_intervals(polyps: int, views: int, level: float = 0.9) -> None:
     rule_of(combined, level, "TRACK")
 
 
-def fit_predicted(sequences: int, frames: int, level: float = 0.9) -> None:
-    """Bias and interval rules for the shipped models: predicted masks and depth on every other frame of sequences."""
+def predicted_tracks(lens: Lens, first: int, sequences: int, frames: int) -> list[Track]:
+    """What the shipped models make of every other frame of simulated sequences: sizes of each polyp, bias included."""
     models = load_models()
-    unit = conformal.Conformal(1.0, level, sequences, "unit")
-    calibrated.PREDICTED_FACTOR = 1.0
-    tracks: list[tuple[list, float]] = []  # type: ignore[type-arg]
-    for number in range(sequences):
+    unit = conformal.Conformal(1.0, LEVEL, sequences, "unit")
+    tracks: list[Track] = []
+    for number in range(first, first + sequences):
         settings = Settings(
             frames=frames,
             polyps="sampled",
             negatives=0.0,
             style=("clean", "clinical")[number % 2],
-            fov_deg=(60.0, 140.0),
+            lens=lens,
+            fov_deg=FIELDS_DEG[lens],
         )
         models.seer.reset()
-        found: dict[int, list] = {}  # type: ignore[type-arg]
+        found: dict[int, list[SizeEstimate]] = {}
         sizes: dict[int, float] = {}
         shown = sequence(seed=PREDICTED_SEED + number, settings=settings)
         shown.poses = shown.poses[::2]
@@ -133,16 +138,27 @@ def fit_predicted(sequences: int, frames: int, level: float = 0.9) -> None:
                         found.setdefault(polyp.id, []).append(estimate)
                         sizes[polyp.id] = polyp.size_mm
         tracks += [(estimates, sizes[i]) for i, estimates in found.items() if len(estimates) >= 3]
-        print(f"# predicted: sequence {number + 1} of {sequences}, {len(tracks)} polyps", file=sys.stderr, flush=True)
-    combined = [(caliper.combine(e, interval=unit), size) for e, size in tracks]
-    factor = float(np.exp(np.median([np.log(size / e.long_mm) for e, size in combined])))
-    print(f"PREDICTED_FACTOR = {factor:.3f}")
-    tracks = [([caliper.rescaled(e, factor) for e in estimates], size) for estimates, size in tracks]
-    rule = rule_of([(estimates[len(estimates) // 2], size) for estimates, size in tracks], level, "PREDICTED_FRAME")
+        print(f"# {lens}: sequence {number} of {first + sequences}, {len(tracks)} polyps", file=sys.stderr, flush=True)
+    return tracks
+
+
+def fit_predicted(frames: int = 50) -> None:
+    """Bias by lens and interval rules for the shipped models."""
+    calibrated.PREDICTED_FACTOR = dict.fromkeys(FIELDS_DEG, 1.0)
+    unit = conformal.Conformal(1.0, LEVEL, 0, "unit")
+    tracks: list[Track] = []
+    factors: dict[str, float] = {}
+    for lens, first, sequences in (("pinhole", 0, 200), ("fisheye", 200, 100)):
+        own = predicted_tracks(lens, first, sequences, frames)
+        ratios = [np.log(size / caliper.combine(estimates, interval=unit).long_mm) for estimates, size in own]
+        factors[lens] = round(float(np.exp(np.median(ratios))), 3)
+        tracks += [([caliper.rescaled(e, factors[lens]) for e in estimates], size) for estimates, size in own]
+    print(f"PREDICTED_FACTOR = {factors}")
+    rule = rule_of([(estimates[len(estimates) // 2], size) for estimates, size in tracks], LEVEL, "PREDICTED_FRAME")
     rule_of(
         [(caliper.combine([caliper.with_interval(e, rule.quantile) for e in estimates], interval=unit), size)
          for estimates, size in tracks],
-        level,
+        LEVEL,
         "PREDICTED_TRACK",
     )  # fmt: skip
 
@@ -166,6 +182,6 @@ if __name__ == "__main__":
         print(")")
         calibrated.COEFFICIENTS[:] = raw
     if part == "predicted":
-        fit_predicted(200, 50)
+        fit_predicted()
     if part in ("all", "intervals"):
         fit_intervals(200, 4)

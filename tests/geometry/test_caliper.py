@@ -277,7 +277,7 @@ def test_relief_that_a_map_is_unsure_of_does_not_lengthen_the_polyp() -> None:
     unsure = caliper.measure(mask, DepthMap(tilted, DepthKind.Z_MM, tilted * np.float32(0.5)), CAMERA)
     assert sure.long_mm > 1.05 * unsure.long_mm
     # Maps with sigma are predicted ones, whose sizes carry the factor of the shipped networks.
-    assert unsure.long_mm / calibrated.PREDICTED_FACTOR == pytest.approx(8.0, rel=0.1)
+    assert unsure.long_mm / calibrated.PREDICTED_FACTOR[CAMERA.lens] == pytest.approx(8.0, rel=0.1)
 
 
 def test_a_fold_in_front_and_the_edge_of_a_round_picture_are_flagged() -> None:

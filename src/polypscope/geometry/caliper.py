@@ -123,7 +123,8 @@ def measure(
     short = chord.short_mm
     if predicted:
         # Predicted masks and maps share a bias that exact ones do not have; it was measured once.
-        long, short = long * calibrated.PREDICTED_FACTOR, short * calibrated.PREDICTED_FACTOR
+        bias = calibrated.PREDICTED_FACTOR[camera.lens]
+        long, short = long * bias, short * bias
     rule = interval or (calibrated.PREDICTED_FRAME if predicted else calibrated.FRAME)
     low, high = rule.interval_mm(long, relative_sigma(chord, depth, mask, flags))
     method = PREDICTED if predicted else "caliper"
