@@ -99,6 +99,13 @@ def test_different_looking_polyp_elsewhere_is_another() -> None:
     assert [t.id for t in follower.tracks()] == [1, 2]
 
 
+def test_what_went_large_does_not_come_back_small() -> None:
+    before = [[found_at(100, 80, size=90)] for _ in range(10)]
+    after = [[found_at(110, 90, size=20)] for _ in range(10)]
+    follower, _ = _run(stream(*before, *[None] * 10, *after))
+    assert [t.id for t in follower.tracks()] == [1, 2]
+
+
 def test_after_a_cut_only_looks_count() -> None:
     before = [[found_at(100, 80, hue=3)] for _ in range(10)]
     same = [[found_at(200, 180, hue=3)] for _ in range(5)]

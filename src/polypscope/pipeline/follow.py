@@ -240,13 +240,14 @@ class Follower:
         missing = [t for t in self._active if t.confirmed and t.seen_s < track.first_s]
         for old in (*self._lost, *missing):
             gap = track.first_s - old.seen_s
-            if gap <= 0 or now - old.seen_s > settings.memory_s:
+            # What went out of sight large does not come back small: that is the next polyp.
+            if gap <= 0 or now - old.seen_s > settings.memory_s or _size_ratio(old.box, track.box) > 2:
                 continue
             alike = _alike(old.appearance, track.appearance)
             near = _nearness(old.box, track.box) if old.sure_place else 0.0
             if near > 0 and alike >= settings.alike_near:
                 value = 1.0 + near + alike
-            elif gap <= settings.jump_s and alike >= settings.alike_far and _size_ratio(old.box, track.box) < 3:
+            elif gap <= settings.jump_s and alike >= settings.alike_far:
                 # Looks alone count only for a moment: two polyps of one colon often have the same colour.
                 value = alike
             else:
