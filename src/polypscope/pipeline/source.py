@@ -41,7 +41,7 @@ class Source(Protocol):
     def __iter__(self) -> Iterator[Frame]: ...
 
 
-def ahead(items: Iterator[T], depth: int = 4, *, patient: bool = True) -> Iterator[T]:
+def ahead(items: Iterator[T], depth: int = 4, *, patient: bool = True) -> Generator[T]:
     """The same items, up to `depth` of them made in advance by a thread; a patient one only fills gaps of the others.
 
     >>> list(ahead(iter(range(3))))
