@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -13,7 +14,8 @@ def stand_back() -> None:
     """Let the calling thread, and threads that it starts, run when others of this process leave a core idle.
 
     The network's threads wait for each other hundreds of times a frame, so that one of them being put off by a decoder
-    holds up the other as well. Linux only; elsewhere nothing happens.
+    holds up the other as well. Linux only; elsewhere, and where the system forbids it, nothing happens.
     """
     if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
