@@ -17,5 +17,6 @@ def stand_back() -> None:
     holds up the other as well. Linux only; elsewhere, and where the system forbids it, nothing happens.
     """
     if sys.platform == "linux":
+        thread = threading.get_native_id()
         with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
+            os.setpriority(os.PRIO_PROCESS, thread, max(10, os.getpriority(os.PRIO_PROCESS, thread)))
