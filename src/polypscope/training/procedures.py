@@ -1,8 +1,9 @@
 """Simulated procedures with their truth, for tuning the follower and for judging it; costly steps are kept on disk.
 
 Three steps, each from the one before: `rendered` (pictures and labels; depends on the simulator alone), `seen` (what
-the eye finds in each frame; depends on the weights), `judged` (tracks against the truth; depends on `FollowSettings`
-and takes a second). So new weights need no rendering and other settings of the follower need no network.
+the eye finds in each frame; depends on the weights and the caliper's rules), `judged` (tracks against the truth;
+depends on `FollowSettings` and takes a second). So new weights need no rendering and other settings of the follower
+need no network.
 
 Three ranges of seeds are kept apart: training draws from other ones altogether, those of `TUNING` are for choosing
 settings, `TEST` for the figures that are published and for nothing else. What was judged on once moves to `TUNING`, or,
@@ -22,6 +23,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from polypscope.geometry import calibrated
 from polypscope.io.paths import atomic_path
 from polypscope.pipeline.against_truth import AgainstTruth
 from polypscope.pipeline.engine import Eye, Memory, Settings, Told
@@ -117,7 +119,8 @@ def seen(cache: Path, procedure: Procedure, models: Models) -> Path:
     """Let the eye look at a procedure, unless these weights already did: the journal, labels and facts in one file."""
     settings = Settings(threshold=models.threshold)
     looks = {k: v for k, v in settings.as_dict().items() if k != "follow"}
-    key = hashlib.sha256(json.dumps([models.identity, looks], sort_keys=True).encode()).hexdigest()[:12]
+    rules = [calibrated.PREDICTED_FACTOR, calibrated.PREDICTED_FRAME.quantile]  # sizes are measured here, too
+    key = hashlib.sha256(json.dumps([models.identity, looks, rules], sort_keys=True).encode()).hexdigest()[:12]
     path = cache / f"seen-{key}" / f"{procedure.name}.npz"
     if path.exists():
         return path
