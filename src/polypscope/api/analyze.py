@@ -100,7 +100,8 @@ def analyze(
     model
         Name of a shipped segmenter or path of an exported one; see `polypscope models list`.
     threshold
-        Probability from which a pixel belongs to a polyp; by default the one on the model's card.
+        Probability that a polyp must reach; by default the one on the model's card. Its outline runs at a half, or at
+        this if it is lower.
     every
         Analyse each so-many-th frame.
     overlay

@@ -53,7 +53,8 @@ def live(
     model
         Name of a shipped segmenter or path of an exported one.
     threshold
-        Probability from which a pixel belongs to a polyp; by default the one on the model's card.
+        Probability that a polyp must reach; by default the one on the model's card. Its outline runs at a half, or at
+        this if it is lower.
     deadline
         Milliseconds from capture to result; a result that takes longer is counted as a miss.
     seconds

@@ -115,12 +115,6 @@ class Eye:
         self._picture = PictureReader(working.shape)
         self._count = 0
 
-    @property
-    def area(self) -> NDArray[np.bool_]:
-        """The picture area as known now, bool (H, W) of working size."""
-        area: NDArray[np.bool_] = self._picture.state()["area"]
-        return area
-
     def look(self, frame: Frame, small: NDArray[np.uint8] | None = None) -> Findings:
         """All findings of the next frame; `small` is the frame at working size, if that was already made."""
         return self.judge(self.glance(frame, small))
