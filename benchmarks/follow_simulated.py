@@ -112,12 +112,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--procedures", type=int, default=24, help="of each style")
     parser.add_argument("--frames", type=int, default=200, help="of each procedure, at 25 per second")
+    parser.add_argument("--seed", type=int, default=TEST, help="first seed; another one for another draw")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--model", help="name or path of another segmenter than the shipped one")
     parser.add_argument("--cache", type=Path, default=Path("build/follow_simulated"))
     parser.add_argument("--rows", action="store_true", help="print every procedure as JSON, too")
     options = parser.parse_args()
-    todo = [p for style in STYLES for p in procedures(TEST, options.procedures, style, options.frames)]
+    todo = [p for style in STYLES for p in procedures(options.seed, options.procedures, style, options.frames)]
     done = run_jobs(
         partial(judge, options.cache, options.model), todo, names=[p.name for p in todo], jobs=options.jobs,
         label="procedures",

@@ -120,20 +120,24 @@ def test_the_mean_of_two_runs_lies_between_them(tmp_path) -> None:
     assert tuple(depth["channels"]) == Joint(StreamSegmenter("lite0")).depth.channels
     DepthHead(tuple(depth["channels"])).load_state_dict(depth["depth"])
     torch.testing.assert_close(depth["depth"]["mix.5.pointwise.1.bias"], 0.25 * runs[1]["depth.mix.5.pointwise.1.bias"])
+    kept = "mix.5.pointwise.1.running_var"
+    torch.testing.assert_close(depth["depth"][kept], runs[1][f"depth.{kept}"])
     StreamSegmenter("lite0").load_state_dict(mean)
 
 
-def test_flattened_relief_costs_more_than_a_wrong_scale() -> None:
-    rows, columns = torch.meshgrid(torch.arange(32.0), torch.arange(32.0), indexing="ij")
-    bump = 0.2 * torch.exp(-((rows - 16) ** 2 + (columns - 16) ** 2) / 60)
-    truth = (30 * torch.exp(-bump))[None]
+def test_flattened_relief_costs_its_differences_over_one_to_eight_pixels() -> None:
+    rows, columns = np.mgrid[:32, :32]
+    bump = 0.2 * np.exp(-((rows - 16) ** 2 + (columns - 16) ** 2) / 60)
+    truth = torch.from_numpy(30 * np.exp(-bump)).float()[None]
     log_b = torch.full((1, 32, 32), -2.0)
-    flat = torch.full_like(bump, float(np.log(30)))[None]
-    scaled = truth.log() + (flat - truth.log()).abs().mean()
-    cost = [
-        float(depth_loss(torch.stack([guess, log_b], 1), truth, torch.ones_like(truth))) for guess in (scaled, flat)
-    ]
-    assert cost[0] < cost[1] - 0.02
+    guesses = torch.full_like(truth, float(np.log(30))), truth.log() + float(bump.mean())  # flat, or of a wrong scale
+    alike = torch.ones_like(truth)
+    flat, scaled = (float(depth_loss(torch.stack([guess, log_b], 1), truth, alike)) for guess in guesses)
+    relief = sum(
+        share * (np.abs(bump[step:] - bump[:-step]).mean() + np.abs(bump[:, step:] - bump[:, :-step]).mean())
+        for step, share in ((1, 2.0), (2, 0.6), (4, 0.4), (8, 0.3))
+    )
+    assert flat - scaled == pytest.approx(relief, rel=1e-4)
 
 
 def test_projection_of_the_rays_gives_the_pixels_back() -> None:

@@ -87,3 +87,16 @@ def test_settings_are_compared_on_the_same_findings(cache):
     assert usual.false_tracks == 1
     assert never.false_tracks == 0
     assert all(row["tracks"] == 0 and row["latency"] is None for row in never.polyps)
+
+
+@pytest.mark.parametrize("false", [True, False])
+def test_detections_in_empty_frames_are_counted(cache, tmp_path, false):
+    labels, _ = labels_of(cache)
+    emptied = labels.copy()
+    emptied[:4] = 0
+    path = seen(cache, TINY, Models(TruthSeer(emptied, false), None, f"first four empty, {false}", 0.5))
+    with np.load(path) as data:
+        np.savez(tmp_path / "emptied.npz", **{**data, "labels": emptied})
+    result = judged(tmp_path / "emptied.npz", [Settings()])[0]
+    assert 4 <= result.empty < 12
+    assert result.alarmed == (result.empty if false else 0)

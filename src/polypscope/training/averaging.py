@@ -13,8 +13,8 @@ from torch import Tensor
 
 from polypscope.records.errors import UsageError
 
-# What a head that grew between the runs had not yet had stood for zero: its output layers are scaled, the rest is kept.
-_GROWN = (".pointwise.1.", "depth.grain.")
+# What a head grew between the runs stood for zero before: what it adds is scaled, the rest of it is kept.
+_ADDS = tuple(f"{layer}.{part}" for layer in (".pointwise.1", "depth.grain") for part in ("weight", "bias"))
 
 
 def mean_of(first: dict[str, Tensor], second: dict[str, Tensor], share: float = 0.5) -> dict[str, Tensor]:
@@ -28,7 +28,7 @@ def mean_of(first: dict[str, Tensor], second: dict[str, Tensor], share: float = 
         elif name in first:
             mean[name] = torch.lerp(first[name], value, share)
         else:
-            mean[name] = share * value if any(part in name for part in _GROWN) else value
+            mean[name] = share * value if name.endswith(_ADDS) else value
     return mean
 
 
