@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("torch", reason="training needs the train extra")
 
-from polypscope.training.augment import AugmentSpec, augment, geometric, paste
+from polypscope.training.augment import AugmentSpec, augment, geometric, paste, soften
 from polypscope.training.clips import clip_from_still
 from polypscope.training.data import Batches, _balanced_draw
 
@@ -23,7 +23,7 @@ def _disc(size: int = 96) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_shapes_and_purity(seed: int) -> None:
-    spec = AugmentSpec(degrade=1, highlights=1, overlay=1, field_of_view=1, paste=1)
+    spec = AugmentSpec(degrade=1, soften=1, highlights=1, overlay=1, field_of_view=1, paste=1)
     first = augment(*_disc(), 64, np.random.default_rng(seed), spec, _disc())
     again = augment(*_disc(), 64, np.random.default_rng(seed), spec, _disc())
     assert first[0].shape == (64, 64, 3)
@@ -48,6 +48,15 @@ def test_pasting_adds_a_polyp_and_its_mask() -> None:
     assert np.array_equal(
         rgb[cv2.dilate(mask, np.ones((25, 25))) == 0], plain[cv2.dilate(mask, np.ones((25, 25))) == 0]
     )
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_softening_takes_detail_and_leaves_the_light(seed: int) -> None:
+    rgb = np.random.default_rng(0).integers(60, 200, (320, 320, 3), dtype=np.uint8)
+    soft = soften(rgb, np.random.default_rng(seed))
+    assert soft.shape == rgb.shape
+    assert np.abs(np.diff(soft.astype(int), axis=0)).mean() < 0.9 * np.abs(np.diff(rgb.astype(int), axis=0)).mean()
+    assert abs(float(soft.mean()) - float(rgb.mean())) < 2
 
 
 def test_a_clip_moves_smoothly_and_mask_follows() -> None:

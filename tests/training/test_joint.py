@@ -123,6 +123,13 @@ def test_the_mean_of_two_runs_lies_between_them(tmp_path) -> None:
     kept = "mix.5.pointwise.1.running_var"
     torch.testing.assert_close(depth["depth"][kept], runs[1][f"depth.{kept}"])
     StreamSegmenter("lite0").load_state_dict(mean)
+    further = Joint(StreamSegmenter("lite0"))
+    load_start(further, tmp_path / "mean" / "joint.pt")
+    torch.testing.assert_close(further.segmenter.state_dict()[name], mean[name])
+    torch.testing.assert_close(further.depth.state_dict()[kept], depth["depth"][kept])
+    average_runs(tmp_path / "mean" / "joint.pt", tmp_path / "second.pt", tmp_path / "again", 0.5)
+    again = torch.load(tmp_path / "again" / "weights.pt", weights_only=True)["model"]
+    torch.testing.assert_close(again[name], 0.375 * a + 0.625 * b)
 
 
 def test_flattened_relief_costs_its_differences_over_one_to_eight_pixels() -> None:

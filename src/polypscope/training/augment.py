@@ -29,6 +29,7 @@ class AugmentSpec:
     shift: float = 0.15
     colour: float = 1.0
     degrade: float = 0.35
+    soften: float = 0.0
     highlights: float = 0.15
     overlay: float = 0.15
     field_of_view: float = 0.15
@@ -111,6 +112,21 @@ def degrade(rgb: Image, rng: Generator) -> Image:
         return np.clip(rgb + noise, 0, 255).astype(np.uint8)
     _, data = cv2.imencode(".jpg", rgb, [cv2.IMWRITE_JPEG_QUALITY, int(rng.integers(20, 70))])
     return cv2.imdecode(data, cv2.IMREAD_COLOR)
+
+
+def soften(rgb: Image, rng: Generator) -> Image:
+    """The look of an older or enlarged picture: no detail finer than some pixels, down to what only shape tells.
+
+    Data sets differ more in this than in colour: the 95th percentile of the gradient is 17 on Kvasir-SEG and 3.5 on
+    CVC-300, and a network that has only seen sharp mucosa looks for texture that is not there.
+    """
+    size = rgb.shape[0]
+    coarse_px = float(np.exp(rng.uniform(np.log(0.7), np.log(5.0)))) * size / 320
+    if rng.random() < 0.6:
+        return cv2.GaussianBlur(rgb, (0, 0), coarse_px)
+    side = max(24, round(size / (2 * coarse_px)))
+    small = cv2.resize(rgb, (side, side), interpolation=cv2.INTER_AREA)
+    return cv2.resize(small, (size, size), interpolation=cv2.INTER_CUBIC)
 
 
 def highlights(rgb: Image, rng: Generator) -> Image:
@@ -236,6 +252,8 @@ def augment(
     rgb = colour(rgb, rng, spec.colour)
     if rng.random() < spec.highlights:
         rgb = highlights(rgb, rng)
+    if spec.soften and rng.random() < spec.soften:
+        rgb = soften(rgb, rng)
     if rng.random() < spec.degrade:
         rgb = degrade(rgb, rng)
     if rng.random() < spec.field_of_view:

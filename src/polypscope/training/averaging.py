@@ -33,9 +33,13 @@ def mean_of(first: dict[str, Tensor], second: dict[str, Tensor], share: float = 
 
 
 def average_runs(first: Path, second: Path, out: Path, share: float = 0.5) -> None:
-    """Write `weights.pt` and `depth.pt` between the `last.pt` of two runs with [simulated] into the folder `out`."""
-    content = torch.load(second, map_location="cpu", weights_only=True)
-    weights = mean_of(torch.load(first, map_location="cpu", weights_only=True)["average"], content["average"], share)
+    """Write the mean of two runs with [simulated], each a `last.pt` or a `joint.pt`, into the folder `out`.
+
+    `weights.pt` and `depth.pt` are the parts to export, `joint.pt` both in one, from which a further run can start.
+    """
+    states = [torch.load(path, map_location="cpu", weights_only=True) for path in (first, second)]
+    config = states[1]["config"]
+    weights = mean_of(*(state.get("average") or state["model"] for state in states), share)
     parts = {
         part: {name.removeprefix(part): value for name, value in weights.items() if name.startswith(part)}
         for part in ("segmenter.", "depth.")
@@ -44,5 +48,6 @@ def average_runs(first: Path, second: Path, out: Path, share: float = 0.5) -> No
     channels = [head["grains.0.weight"].shape[1], head["merge8.fine.0.weight"].shape[1] - 16]
     channels.append(head["enter.0.weight"].shape[1] - 20)
     out.mkdir(parents=True, exist_ok=True)
-    torch.save({"model": parts["segmenter."], "config": content["config"]}, out / "weights.pt")
+    torch.save({"model": weights, "config": config}, out / "joint.pt")
+    torch.save({"model": parts["segmenter."], "config": config}, out / "weights.pt")
     torch.save({"depth": head, "channels": channels}, out / "depth.pt")
