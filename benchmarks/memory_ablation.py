@@ -4,7 +4,7 @@
 
 Simulated video: mean Dice over frames with a polyp, and the mean IoU change, 1 - IoU(prediction t, prediction t-1)
 minus the same of the truth, which is the flicker that motion does not explain. Seeds below 5000 were never trained on.
-CVC-ClinicDB: mean Dice over its 29 sequences of sampled frames.
+CVC-ClinicDB: the same over its 29 sequences of sampled frames. Intervals draw whole sequences.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from pathlib import Path
 
 import numpy as np
 
+from polypscope.evaluation.bootstrap import paired_test
 from polypscope.evaluation.segmentation.overlap import dice, iou
 from polypscope.runtime.segmenter import Segmenter
 
 Pair = tuple[np.ndarray, np.ndarray]
 
 
-def simulated(count: int, frames: int, style: str) -> Iterator[list[Pair]]:
+def simulated(count: int, frames: int, style: str, seed: int) -> Iterator[list[Pair]]:
     """Rendered clips as lists of (rgb, truth)."""
     from polypscope.simulator import sequence
 
     for index in range(count):
         made = sequence(
-            77, index * 4, frames=frames, style=style, polyps="models", negatives=0.0, width=384, height=288
+            seed, index * 4, frames=frames, style=style, polyps="models", negatives=0.0, width=384, height=288
         )
         yield [(item.frame.rgb, item.truth.instances > 0) for item in made]
 
@@ -44,49 +45,55 @@ def clinicdb(root: Path) -> Iterator[list[Pair]]:
         ]
 
 
-def measure(clips: Iterable[list[Pair]], segmenter: Segmenter) -> dict[str, tuple[float, float]]:
-    """(Dice, IoU change) with the state on and off."""
-    scores: dict[str, list[float]] = {"on": [], "off": []}
-    changes: dict[str, list[float]] = {"on": [], "off": []}
-    for clip in clips:
+def measure(clips: Iterable[list[Pair]], segmenter: Segmenter) -> dict[str, dict[str, np.ndarray]]:
+    """Dice and IoU change frame by frame, with the state on and off, and the `clip` that each frame belongs to."""
+    found: dict[str, dict[str, list[float]]] = {name: {"on": [], "off": [], "clip": []} for name in ("dice", "change")}
+    for number, clip in enumerate(clips):
         segmenter.reset()
         before: dict[str, np.ndarray] = {}
         truth_before = None
         for rgb, truth in clip:
-            found = {
+            masks = {
                 "off": segmenter.predict(rgb).at_least(0.5).values,
                 "on": segmenter.step(rgb).at_least(0.5).values,
             }
-            for name, mask in found.items():
-                if truth.mean() > 0.001:
-                    scores[name].append(dice(truth, mask))
-                if name in before and truth_before is not None and truth.any():
-                    moved = 1 - iou(truth, truth_before)
-                    changes[name].append(max(0.0, 1 - iou(mask, before[name]) - moved))
-                before[name] = mask
-            truth_before = truth
-    return {name: (float(np.mean(scores[name])), float(np.mean(changes[name]))) for name in scores}
+            if truth.mean() > 0.001:
+                found["dice"]["clip"].append(number)
+                for state, mask in masks.items():
+                    found["dice"][state].append(dice(truth, mask))
+            if truth_before is not None and truth.any():
+                moved = 1 - iou(truth, truth_before)
+                found["change"]["clip"].append(number)
+                for state, mask in masks.items():
+                    found["change"][state].append(max(0.0, 1 - iou(mask, before[state]) - moved))
+            before, truth_before = masks, truth
+    return {name: {key: np.array(values) for key, values in columns.items()} for name, columns in found.items()}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--simulated", type=int, default=8, help="sequences of each style")
     parser.add_argument("--frames", type=int, default=40)
+    parser.add_argument("--seed", type=int, default=77, help="of the simulated sequences")
     parser.add_argument("--clinicdb", type=Path)
     parser.add_argument("--model")
     options = parser.parse_args()
     segmenter = Segmenter.load(options.model)
     sets: dict[str, Iterable[list[Pair]]] = {
-        f"simulated, {style}": simulated(options.simulated, options.frames, style)
+        f"simulated, {style}": simulated(options.simulated, options.frames, style, options.seed)
         for style in ("clean", "clinical")
         if options.simulated
     }
     if options.clinicdb:
         sets["CVC-ClinicDB"] = clinicdb(options.clinicdb)
-    print(f"{'':22} state   mean Dice   unexplained IoU change")
+    print(f"{'':22} {'':23}   state on      off   on - off, 95 % interval")
     for name, clips in sets.items():
-        for state, (score, change) in measure(clips, segmenter).items():
-            print(f"{name:22} {state:5} {score:11.4f} {change:13.4f}")
+        found = measure(clips, segmenter)
+        for figure, label in (("dice", "mean Dice"), ("change", "unexplained IoU change")):
+            on, off = found[figure]["on"], found[figure]["off"]
+            test = paired_test(on, off, found[figure]["clip"].tolist())
+            interval = f"{test.difference:+.4f} [{test.low:+.4f}, {test.high:+.4f}]"
+            print(f"{name:22} {label:23} {on.mean():10.4f} {off.mean():8.4f}   {interval}", flush=True)
 
 
 if __name__ == "__main__":

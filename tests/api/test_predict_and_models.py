@@ -48,14 +48,14 @@ def test_a_clip_is_a_stream_and_stills_are_not(tmp_path: Path) -> None:
     for index in range(3):
         _picture(tmp_path / "in" / f"{index}.png", (64, 64), index)
     predict(tmp_path / "in", tmp_path / "stills", fast=True)
-    predict(tmp_path / "in", tmp_path / "mirrored")
+    predict(tmp_path / "in", tmp_path / "careful")
     predict(tmp_path / "in", tmp_path / "clip", clip=True)
     segmenter = Segmenter.load()
     for index in range(3):
         rgb = cv2.imread(str(tmp_path / "in" / f"{index}.png"))[..., ::-1].copy()
         looks = {
             "stills": segmenter.predict(rgb),
-            "mirrored": segmenter.predict(rgb, mirrored=True),
+            "careful": segmenter.predict(rgb, careful=True),
             "clip": segmenter.step(rgb),
         }
         for folder, probability in looks.items():

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from polypscope.records import ProbabilityMap
 from polypscope.records.errors import MissingInput, ModelError, RecordError, UsageError
 from polypscope.runtime.cards import InputSpec, ModelCard, find_card, load_card
-from polypscope.runtime.segmenter import Segmenter
+from polypscope.runtime.segmenter import Segmenter, _around_small
 
 onnx = pytest.importorskip("onnx", reason="building the test graph needs the train extra")
 SIZE = 8
@@ -101,8 +102,34 @@ def test_mirror_images_are_turned_back_before_they_are_averaged(tmp_path: Path) 
     # The graph works pixel by pixel, so all four looks must agree where they lie on one another.
     segmenter = Segmenter.load(_write_model(tmp_path))
     rgb = np.random.default_rng(1).integers(0, 256, (SIZE, SIZE, 3), np.uint8)
-    once, mirrored = segmenter.predict(rgb), segmenter.predict(rgb, mirrored=True)
-    np.testing.assert_allclose(mirrored.values, once.values, atol=1e-6)
+    once, careful = segmenter.predict(rgb), segmenter.predict(rgb, careful=True)
+    np.testing.assert_allclose(careful.values, once.values, atol=1e-6)
+
+
+def test_a_small_finding_is_looked_at_again_from_nearer(tmp_path: Path) -> None:
+    segmenter = Segmenter.load(_write_model(tmp_path))
+    rgb = np.zeros((64, 96, 3), np.uint8)
+    rgb[30:38, 70:84, 0] = 255
+    whole = np.zeros((64, 96), np.float32)
+    whole[30:38, 70:84] = 0.9
+    near = segmenter._nearer(ProbabilityMap(whole), rgb).values
+    side = 42  # three times 14
+    assert np.array_equal(near[:, : 96 - side], whole[:, : 96 - side])
+    # The graph gives 0.5 at most, on the finding; the mean of the logits of 0.9 and 0.5 is that of 0.75.
+    assert near[34, 77] == pytest.approx(0.75, abs=0.06)
+    assert near[15, 60] == pytest.approx(0, abs=1e-3)
+
+
+def test_a_large_finding_or_none_is_not_looked_at_again() -> None:
+    nothing = np.zeros((60, 80), np.float32)
+    large = nothing.copy()
+    large[10:40, 10:40] = 0.9
+    assert _around_small(nothing) is None
+    assert _around_small(large) is None
+    at_the_edge = nothing.copy()
+    at_the_edge[0:4, 76:80] = 0.9
+    at_the_edge[50:52, 1:3] = 0.6  # less sure of itself: left as it is
+    assert _around_small(at_the_edge) == (slice(0, 30), slice(50, 80))
 
 
 def test_a_damaged_weight_file_is_named(tmp_path: Path) -> None:
