@@ -1,7 +1,7 @@
 """Fit the caliper's completion and its interval rules on generated polyps; print what goes into geometry/calibrated.py.
 
     python recipes/caliper.py                # about two minutes on one core
-    python recipes/caliper.py predicted      # interval rules for the shipped segmenter and depth network
+    python recipes/caliper.py predicted      # rules for the shipped models: about 12 minutes on two cores
 
 Two disjoint sets of sampled polyps, neither of which is used to judge anything (benchmarks/caliper.py draws other seeds
 and the thirty models): 350 polyps x 3 views for the completion, 200 polyps x 4 views for the intervals. So that the
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -22,6 +23,7 @@ from polypscope.geometry import calibrated, caliper, conformal
 from polypscope.pipeline.models import load_models
 from polypscope.pipeline.polyp_views import matching
 from polypscope.records import BinaryMask, DepthKind, DepthMap, PolypscopeError, SizeEstimate
+from polypscope.runtime.jobs import run_jobs
 from polypscope.simulator import Settings, sequence
 from polypscope.simulator.polyps import sample_model
 from polypscope.simulator.specimens import Specimen, specimens
@@ -105,51 +107,48 @@ def fit_intervals(polyps: int, views: int, level: float = 0.9) -> None:
     rule_of(combined, level, "TRACK")
 
 
-def predicted_tracks(lens: Lens, first: int, sequences: int, frames: int) -> list[Track]:
-    """What the shipped models make of every other frame of simulated sequences: sizes of each polyp, bias included."""
-    models = load_models()
-    unit = conformal.Conformal(1.0, LEVEL, sequences, "unit")
-    tracks: list[Track] = []
-    for number in range(first, first + sequences):
-        settings = Settings(
-            frames=frames,
-            polyps="sampled",
-            negatives=0.0,
-            style=("clean", "clinical")[number % 2],
-            lens=lens,
-            fov_deg=FIELDS_DEG[lens],
-        )
-        models.seer.reset()
-        found: dict[int, list[SizeEstimate]] = {}
-        sizes: dict[int, float] = {}
-        shown = sequence(seed=PREDICTED_SEED + number, settings=settings)
-        shown.poses = shown.poses[::2]
-        camera = shown.camera
-        for item in shown:
-            mask = models.seer.step(item.frame.rgb).values >= 0.5
-            depth = models.ranger.depth(item.frame.rgb, camera)
-            for polyp in item.truth.polyps:
-                part = matching(mask, item.truth.instances == polyp.id)
-                if part is not None:
-                    with contextlib.suppress(PolypscopeError):
-                        estimate = caliper.measure(
-                            part, depth, camera, field_of_view=shown.fov, inset_px=1, interval=unit
-                        )
-                        found.setdefault(polyp.id, []).append(estimate)
-                        sizes[polyp.id] = polyp.size_mm
-        tracks += [(estimates, sizes[i]) for i, estimates in found.items() if len(estimates) >= 3]
-        print(f"# {lens}: sequence {number} of {first + sequences}, {len(tracks)} polyps", file=sys.stderr, flush=True)
-    return tracks
-
-
-def fit_predicted(frames: int = 50) -> None:
-    """Bias by lens and interval rules for the shipped models."""
+def predicted_tracks(lens: Lens, number: int, frames: int = 50) -> list[Track]:
+    """What the shipped models make of every other frame of a sequence: sizes of each polyp, bias included."""
     calibrated.PREDICTED_FACTOR = dict.fromkeys(FIELDS_DEG, 1.0)
+    models = load_models(threads=1)
+    unit = conformal.Conformal(1.0, LEVEL, 1, "unit")
+    settings = Settings(
+        frames=frames,
+        polyps="sampled",
+        negatives=0.0,
+        style=("clean", "clinical")[number % 2],
+        lens=lens,
+        fov_deg=FIELDS_DEG[lens],
+    )
+    models.seer.reset()
+    found: dict[int, list[SizeEstimate]] = {}
+    sizes: dict[int, float] = {}
+    shown = sequence(seed=PREDICTED_SEED + number, settings=settings)
+    shown.poses = shown.poses[::2]
+    camera = shown.camera
+    for item in shown:
+        mask = models.seer.step(item.frame.rgb).values >= 0.5
+        depth = models.ranger.depth(item.frame.rgb, camera)
+        for polyp in item.truth.polyps:
+            part = matching(mask, item.truth.instances == polyp.id)
+            if part is not None:
+                with contextlib.suppress(PolypscopeError):
+                    estimate = caliper.measure(part, depth, camera, field_of_view=shown.fov, inset_px=1, interval=unit)
+                    found.setdefault(polyp.id, []).append(estimate)
+                    sizes[polyp.id] = polyp.size_mm
+    return [(estimates, sizes[i]) for i, estimates in found.items() if len(estimates) >= 3]
+
+
+def fit_predicted() -> None:
+    """Bias by lens and interval rules for the shipped models."""
     unit = conformal.Conformal(1.0, LEVEL, 0, "unit")
     tracks: list[Track] = []
     factors: dict[str, float] = {}
-    for lens, first, sequences in (("pinhole", 0, 200), ("fisheye", 200, 100)):
-        own = predicted_tracks(lens, first, sequences, frames)
+    for lens, numbers in (("pinhole", range(200)), ("fisheye", range(200, 300))):
+        done = run_jobs(partial(predicted_tracks, lens), numbers, jobs=-1, label=lens)
+        for failure in done.failures:
+            print(f"# {lens}, sequence {failure.name}: {failure.sentence}")
+        own = [track for found in done.good for track in found]
         ratios = [np.log(size / caliper.combine(estimates, interval=unit).long_mm) for estimates, size in own]
         factors[lens] = round(float(np.exp(np.median(ratios))), 3)
         tracks += [([caliper.rescaled(e, factors[lens]) for e in estimates], size) for estimates, size in own]
