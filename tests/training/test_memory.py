@@ -55,6 +55,13 @@ def test_only_the_memory_changes(config: MemoryConfig) -> None:
     assert all(name.startswith("memory.") for name in changed)
 
 
+def test_trust_scales_what_each_remembered_frame_counts(config: MemoryConfig) -> None:
+    name = "memory.log_weight"
+    whole = _weights(train_memory(config, say=lambda _: None))[name]
+    half = _weights(train_memory(config.model_copy(update={"trust": 0.5}), say=lambda _: None))[name]
+    torch.testing.assert_close(half.exp(), 0.5 * whole.exp())
+
+
 def test_a_finished_run_is_not_repeated(config: MemoryConfig) -> None:
     said: list[str] = []
     first = _weights(train_memory(config, say=said.append))

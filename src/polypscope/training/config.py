@@ -124,6 +124,7 @@ class MemoryConfig(_Table):
     steps: int = Field(default=600, gt=0)
     clips: int = Field(default=4, gt=0)
     rate: float = Field(default=3e-3, gt=0)
+    trust: float = Field(default=1.0, gt=0, description="factor on what each remembered frame counts, after training")
     workers: int = 1
     threads: int = 2
     train: tuple[Source, ...]

@@ -132,6 +132,8 @@ def train_memory(config: MemoryConfig, say: Callable[[str], None] = print) -> Pa
                 csv.writer(file).writerow([step + 1, *mean.round(5)])
             state = {"memory": model.memory.state_dict(), "optimiser": optimiser.state_dict(), "step": step + 1}
             _save(state, last)
+    with torch.no_grad():
+        model.memory.log_weight += math.log(config.trust)
     weights = config.out / "weights.pt"
     _save({"model": model.state_dict(), "config": base.model_dump_json()}, weights)
     return weights
