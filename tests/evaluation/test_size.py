@@ -49,6 +49,15 @@ def test_columns_may_be_incomplete() -> None:
     assert result.columns[-1].polyps == 5
 
 
+def test_coverage_stays_with_the_measured_column_when_the_first_polyp_lacks_it() -> None:
+    lost = size.SizeRow("p0", 6.0, {"doctors": 7.0})
+    both = [size.SizeRow(r.polyp, r.true_mm, {**r.estimates_mm, "doctors": 5.0}, r.interval_mm) for r in rows()]
+    result = size.evaluate([lost, *both])
+    assert [column.column for column in result.columns] == ["estimated", "doctors", "constant"]
+    assert result.column("estimated").coverage == 0.75
+    assert np.isnan(result.column("doctors").coverage)
+
+
 @pytest.mark.parametrize(
     ("mm", "clinical", "paper"), [(5.0, 0, 0), (5.01, 1, 0), (10.0, 2, 1), (20.0, 2, 1), (20.1, 2, 2)]
 )

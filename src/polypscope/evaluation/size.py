@@ -144,13 +144,16 @@ def evaluate(rows: Sequence[SizeRow], *, bins: Bins = CLINICAL) -> SizeResult:
         positive(f"true size of {row.polyp}", row.true_mm)
         for name, value in row.estimates_mm.items():
             positive(f"{name} of {row.polyp}", value)
+    # An interval belongs to the first estimate of its row; a polyp that lacks that one must not pass it to another.
+    measured = next((next(iter(row.estimates_mm)) for row in rows if row.interval_mm and row.estimates_mm), None)
     names = list(dict.fromkeys(name for row in rows for name in row.estimates_mm))
+    names.sort(key=lambda name: name != measured)
     columns = []
-    for position, name in enumerate(names):
+    for name in names:
         having = [row for row in rows if name in row.estimates_mm]
         true = np.array([row.true_mm for row in having])
         found = np.array([row.estimates_mm[name] for row in having])
-        intervals = [row.interval_mm for row in having] if position == 0 else None
+        intervals = [row.interval_mm for row in having] if name == measured else None
         columns.append(scores(name, true, found, bins=bins, intervals=intervals))
     true = np.array([row.true_mm for row in rows])
     # The median is the constant with the least absolute error: nothing that ignores the picture can do better.
