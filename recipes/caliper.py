@@ -1,7 +1,7 @@
 """Fit the caliper's completion and its interval rules on generated polyps; print what goes into geometry/calibrated.py.
 
     python recipes/caliper.py                # about two minutes on one core
-    python recipes/caliper.py predicted      # rules for the shipped models: about 12 minutes on two cores
+    python recipes/caliper.py predicted      # rules for the shipped models: about ten minutes on two cores
 
 Two disjoint sets of sampled polyps, neither of which is used to judge anything (benchmarks/caliper.py draws other seeds
 and the thirty models): 350 polyps x 3 views for the completion, 200 polyps x 4 views for the intervals. So that the
