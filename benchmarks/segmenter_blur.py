@@ -16,9 +16,8 @@ import cv2
 import numpy as np
 
 from polypscope.evaluation.segmentation.overlap import dice
-from polypscope.io.images import read_grey, read_rgb
-from polypscope.io.paths import list_files
 from polypscope.runtime.segmenter import Segmenter
+from polypscope.training.sources import list_pairs, read_stems
 
 SIGMAS_PX = (0.0, 1.0, 2.0, 3.0)
 
@@ -34,14 +33,10 @@ def main() -> None:
     parser.add_argument("--only", type=Path, help="text file with the names to use, one per line")
     parser.add_argument("--model", help="name or path; the shipped segmenter if not given")
     options = parser.parse_args()
-    wanted = {Path(line.strip()).stem for line in options.only.read_text().splitlines()} if options.only else None
     segmenter = Segmenter.load(options.model)
-    masks = {path.stem: path for path in list_files(options.root / "masks")}
     scores: dict[float, list[float]] = {sigma: [] for sigma in SIGMAS_PX}
-    for path in list_files(options.root / "images"):
-        if wanted is not None and path.stem not in wanted:
-            continue
-        rgb, truth = read_rgb(path), read_grey(masks[path.stem]) > 128
+    for picture in list_pairs(options.root, only=read_stems(options.only)):
+        rgb, truth = picture.rgb(), picture.mask() > 0
         if truth.any():
             for sigma, found in scores.items():
                 found.append(dice(truth, segmenter.predict(blurred(rgb, sigma)).at_least(0.5).values))

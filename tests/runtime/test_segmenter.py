@@ -12,7 +12,7 @@ import pytest
 from polypscope.records import ProbabilityMap
 from polypscope.records.errors import MissingInput, ModelError, RecordError, UsageError
 from polypscope.runtime.cards import InputSpec, ModelCard, find_card, load_card
-from polypscope.runtime.segmenter import Segmenter, _around_small
+from polypscope.runtime.segmenter import Segmenter, _around_small, to_network
 
 onnx = pytest.importorskip("onnx", reason="building the test graph needs the train extra")
 SIZE = 8
@@ -118,6 +118,18 @@ def test_a_small_finding_is_looked_at_again_from_nearer(tmp_path: Path) -> None:
     # The graph gives 0.5 at most, on the finding; the mean of the logits of 0.9 and 0.5 is that of 0.75.
     assert near[34, 77] == pytest.approx(0.75, abs=0.06)
     assert near[15, 60] == pytest.approx(0, abs=1e-3)
+
+
+def test_a_careful_look_goes_nearer_and_leaves_the_features_of_the_whole_picture(tmp_path: Path) -> None:
+    segmenter = Segmenter.load(_write_model(tmp_path))
+    rgb = np.zeros((24, 24, 3), np.uint8)
+    rgb[9:12, 9:12, 0] = 255  # one pixel of the network: 0.5 in its middle
+    once = segmenter.predict(rgb)
+    expected = segmenter._nearer(once, rgb).values  # mirror images change nothing in a graph of single pixels
+    careful = segmenter.predict(rgb, careful=True).values
+    np.testing.assert_allclose(careful, expected, atol=1e-6)
+    assert np.abs(careful - once.values).max() > 0.02
+    np.testing.assert_array_equal(segmenter.features_of(rgb)["image"][0], to_network(rgb, segmenter.card))
 
 
 def test_a_large_finding_or_none_is_not_looked_at_again() -> None:

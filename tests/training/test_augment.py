@@ -59,6 +59,18 @@ def test_softening_takes_detail_and_leaves_the_light(seed: int) -> None:
     assert abs(float(soft.mean()) - float(rgb.mean())) < 2
 
 
+def test_a_recipe_softens_as_often_as_it_says() -> None:
+    rgb = np.random.default_rng(0).integers(60, 200, (320, 320, 3), dtype=np.uint8)
+    still = {"scale": (1.0, 1.0), "rotate_deg": 0, "aspect": 0, "shift": 0, "colour": 0, "degrade": 0}
+    none = {"highlights": 0, "overlay": 0, "field_of_view": 0, "paste": 0}
+    detail = [
+        np.abs(np.diff(augment(rgb, rgb[..., 0], 320, np.random.default_rng(seed), spec)[0].astype(int), axis=0)).mean()
+        for spec in (AugmentSpec(**still, **none), AugmentSpec(**still, **none, soften=1))
+        for seed in range(6)
+    ]
+    assert max(detail[6:]) < 0.9 * min(detail[:6])
+
+
 def test_a_clip_moves_smoothly_and_mask_follows() -> None:
     rgb, mask = _disc()
     pictures, masks = clip_from_still(rgb, mask, 6, np.random.default_rng(3))
