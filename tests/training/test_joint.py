@@ -91,7 +91,8 @@ def test_a_run_goes_on_from_a_joint_one_and_a_shallower_head_grows(tmp_path) -> 
     field = torch.zeros(1, 3, RAY_SIDE_PX, RAY_SIDE_PX)
     field[:, 2] = 1
     x = torch.randn(1, 3, 64, 64)
-    grown = ("depth.edges.", "depth.grain", "depth.mix.3.", "depth.mix.4.", "depth.mix.5.")
+    parts = ("edges.", "grain", "place.", "surveys.", "mix8.", *(f"mix.{n}." for n in range(3, 12)))
+    grown = tuple(f"depth.{part}" for part in parts)
     shallow = {name: value for name, value in first.state_dict().items() if not name.startswith(grown)}
     assert len(shallow) < len(first.state_dict())
     torch.save({"model": {}, "average": shallow}, tmp_path / "last.pt")

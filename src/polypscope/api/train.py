@@ -42,14 +42,17 @@ def train(config: Path, *, out: Path | None = None, epochs: int | None = None) -
         raise MissingExtra.of("torch", extra="train", needed_for="training") from None
     from polypscope.runtime.console import say
     from polypscope.runtime.runlog import RunLog
-    from polypscope.training.config import MemoryConfig, load_recipe
+    from polypscope.training.config import DepthConfig, MemoryConfig, TrainConfig, load_recipe
+    from polypscope.training.depth import train_depth
     from polypscope.training.loop import train as run
     from polypscope.training.memory import train_memory
     from polypscope.training.processes import this_process
 
     recipe = load_recipe(Path(config))
-    if isinstance(recipe, MemoryConfig) and this_process().world > 1:
-        raise UsageError("torchrun: expected a recipe for the image part, found kind 'memory'; run it in one process.")
+    if not isinstance(recipe, TrainConfig) and this_process().world > 1:
+        raise UsageError(
+            f"torchrun: expected a recipe for the image part, found kind '{recipe.kind}'; run it in one process."
+        )
     if out is not None:
         recipe = recipe.model_copy(update={"out": Path(out).resolve()})
     if isinstance(recipe, MemoryConfig):
@@ -57,15 +60,21 @@ def train(config: Path, *, out: Path | None = None, epochs: int | None = None) -
             raise UsageError(
                 "--epochs: expected a recipe that has epochs, found one that counts steps; edit its steps."
             )
-    elif epochs is not None:
+    elif epochs is not None and isinstance(recipe, TrainConfig):
         recipe = recipe.model_copy(update={"optimiser": recipe.optimiser.model_copy(update={"epochs": epochs})})
+    elif epochs is not None:
+        recipe = recipe.model_copy(update={"epochs": epochs})
     table = recipe.out / "log.csv"
-    if not this_process().first:  # the first process keeps the records of all
+    if isinstance(recipe, TrainConfig) and not this_process().first:  # the first process keeps the records of all
         return Training(run(recipe, say), table)
     with RunLog(recipe.out, "train", {"config": config, "out": recipe.out, "epochs": epochs}) as log:
         log.add_input(config)
-        weights = train_memory(recipe, say) if isinstance(recipe, MemoryConfig) else run(recipe, say)
+        if isinstance(recipe, TrainConfig):
+            weights = run(recipe, say)
+        else:
+            weights = train_memory(recipe, say) if isinstance(recipe, MemoryConfig) else train_depth(recipe, say)
         log.record(weights=str(weights))
     say(f"weights in {weights}, log in {table}")
-    say(f"next: polypscope export {weights} model.onnx")
+    owner = " --depth SEGMENTER.onnx" if isinstance(recipe, DepthConfig) else ""
+    say(f"next: polypscope export {weights} model.onnx{owner}")
     return Training(weights, table)

@@ -20,6 +20,32 @@ from polypscope.models.pns_plus_stream import Merge, Separable, _pointwise, _res
 TYPICAL_MM = 30.0
 
 
+class Survey(nn.Module):
+    """Every place looks at the whole picture, reduced to half the size: scale is told by all of it together."""
+
+    def __init__(self, channels: int, heads: int = 4) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm = nn.BatchNorm2d(channels)
+        self.query = nn.Conv2d(channels, channels, 1)
+        self.keys = nn.Conv2d(channels, channels, 1)
+        self.values = nn.Conv2d(channels, channels, 1)
+        self.out = nn.Conv2d(channels, channels, 1)
+
+    def forward(self, y: Tensor, place: Tensor) -> Tensor:
+        """y and place, which says where each pixel looks, (B, C, h, w) → (B, C, h, w)."""
+        channels, height, width = (int(size) for size in y.shape[1:])
+        each = channels // self.heads
+        seen = self.norm(y) + place
+        query = self.query(seen).reshape(-1, self.heads, each, height * width)
+        small = nn.functional.avg_pool2d(seen, 2)
+        keys = self.keys(small).reshape(-1, self.heads, each, (height // 2) * (width // 2))
+        values = self.values(small).reshape(-1, self.heads, each, (height // 2) * (width // 2))
+        share = (query.transpose(-1, -2) @ keys * each**-0.5).softmax(-1)
+        told = (values @ share.transpose(-1, -2)).reshape(-1, channels, height, width)
+        return y + self.out(told)
+
+
 class DepthHead(nn.Module):
     """Features of one frame and its rays to log distance and log relative sigma, (B, 2, H/4, W/4).
 
@@ -38,12 +64,17 @@ class DepthHead(nn.Module):
         self.grains = nn.Sequential(nn.Conv2d(c4, 32, 1), nn.ReLU(), nn.AvgPool2d(4))
         self.grain = nn.Conv2d(48, 96, 1)
         self.whole = nn.Sequential(nn.Conv2d(96, 96, 1), nn.ReLU())
-        self.mix = nn.Sequential(*(Separable(96, 5) for _ in range(6)))
+        self.mix = nn.Sequential(*(Separable(96, 5) for _ in range(12)))
+        self.place = nn.Conv2d(4, 96, 1)
+        self.surveys = nn.ModuleList(Survey(96) for _ in range(2))
         self.merge8 = Merge(96, c8 + 16, 48)
+        self.mix8 = nn.Sequential(*(Separable(48, 5) for _ in range(3)))
         self.merge4 = Merge(48, c4 + 3, 32)
         self.out = nn.Conv2d(32, 2, 1)
-        # The grain and the later half of the mixing start as nothing, so that a shallower head can grow into this one.
-        for layer in (self.grain, *(block.pointwise[1] for block in self.mix[3:])):
+        # What was added later starts as nothing, so that a shallower head can grow into this one.
+        grown = (*self.mix[3:], *self.mix8)
+        told = (self.grain, *(survey.out for survey in self.surveys))
+        for layer in (*told, *(block.pointwise[1] for block in grown)):
             nn.init.zeros_(layer.weight)
             nn.init.zeros_(layer.bias)
         with torch.no_grad():
@@ -58,8 +89,11 @@ class DepthHead(nn.Module):
         lens = torch.cat([rays, torch.acos(rays[:, 2:].clamp(-0.999, 0.999))], 1)
         grain = self.grain(torch.cat([self.edges(x), self.grains(f4)], 1))
         y = torch.relu(self.enter(torch.cat([f16, nn.functional.avg_pool2d(glance, 2), lens], 1)) + grain)
-        y = self.mix(y + self.whole(y.mean((2, 3), keepdim=True)))
-        y = self.merge8(y, torch.cat([f8, glance], 1))
+        y = self.mix[:6](y + self.whole(y.mean((2, 3), keepdim=True)))
+        place = self.place(lens)
+        for first, survey in zip((6, 9), self.surveys, strict=True):
+            y = self.mix[first : first + 3](survey(y, place))
+        y = self.mix8(self.merge8(y, torch.cat([f8, glance], 1)))
         y = self.merge4(y, torch.cat([f4, small], 1))
         return self.out(y)
 

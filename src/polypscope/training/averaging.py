@@ -14,7 +14,8 @@ from torch import Tensor
 from polypscope.records.errors import UsageError
 
 # What a head grew between the runs stood for zero before: what it adds is scaled, the rest of it is kept.
-_ADDS = tuple(f"{layer}.{part}" for layer in (".pointwise.1", "depth.grain") for part in ("weight", "bias"))
+_GROWN = (".pointwise.1", "depth.grain", *(f"depth.surveys.{n}.out" for n in range(2)))
+_ADDS = tuple(f"{layer}.{part}" for layer in _GROWN for part in ("weight", "bias"))
 
 
 def mean_of(first: dict[str, Tensor], second: dict[str, Tensor], share: float = 0.5) -> dict[str, Tensor]:

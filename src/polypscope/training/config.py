@@ -130,21 +130,43 @@ class MemoryConfig(_Table):
     train: tuple[Source, ...]
 
 
+class DepthConfig(_Table):
+    """What comes after the joint part: the depth head alone, on the frozen rest."""
+
+    kind: Literal["depth"]
+    out: Path
+    start: Path = Field(description="`joint.pt` of an average or `last.pt` of a run with [simulated]")
+    encoder: str = "lite1"
+    simulated: Path = Field(description="folder for rendered clips")
+    shards: int = Field(default=1100, gt=0, description="simulated sequences to render, three clips each")
+    held_out: int = Field(default=40, ge=0, description="the last of them, which only judge")
+    features: Path = Field(description="folder for the frozen features, 6 MB per sequence")
+    seed: int = 5
+    epochs: int = Field(default=12, gt=0)
+    batch: int = Field(default=16, gt=0)
+    rate: float = Field(default=1e-3, gt=0)
+    threads: int = 2
+
+
+Recipe = TrainConfig | MemoryConfig | DepthConfig
+KINDS: dict[str, type[Recipe]] = {"images": TrainConfig, "memory": MemoryConfig, "depth": DepthConfig}
+
+
 def load_config(path: Path) -> TrainConfig:
     """Read and check a TOML recipe; relative paths in it are relative to the file."""
     config = load_recipe(path)
     if not isinstance(config, TrainConfig):
-        raise UsageError(f"Training recipe {path}: expected one that trains the image part, found kind 'memory'.")
+        raise UsageError(f"Training recipe {path}: expected one of the image part, found kind '{config.kind}'.")
     return config
 
 
-def load_recipe(path: Path) -> TrainConfig | MemoryConfig:
-    """Read and check either kind of TOML recipe."""
+def load_recipe(path: Path) -> Recipe:
+    """Read and check a TOML recipe of any kind."""
     if not path.is_file():
         raise MissingInput(f"Training recipe: expected a TOML file, found nothing at {path}.")
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
-        config = (MemoryConfig if raw.get("kind") == "memory" else TrainConfig).model_validate(raw)
+        config = KINDS.get(raw.get("kind", "images"), TrainConfig).model_validate(raw)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"Training recipe {path}: expected TOML, found a mistake: {error}.") from error
     except ValidationError as error:
@@ -158,14 +180,17 @@ def _absolute(path: Path | None, base: Path) -> Path | None:
     return None if path is None else (base / path.expanduser()).resolve()
 
 
-def _resolved(config: TrainConfig | MemoryConfig, base: Path) -> TrainConfig | MemoryConfig:
-    update: dict[str, Any] = {"train": tuple(entry.under(base) for entry in config.train)}
-    names = ("out", "cache", "start") if isinstance(config, TrainConfig) else ("out", "cache", "start", "simulated")
-    update |= {name: _absolute(getattr(config, name), base) for name in names}
+def _resolved(config: Recipe, base: Path) -> Recipe:
+    names = [name for name in ("out", "cache", "start", "features") if hasattr(config, name)]
+    update: dict[str, Any] = {name: _absolute(getattr(config, name), base) for name in names}
     if isinstance(config, TrainConfig):
         if config.simulated is not None:
             update["simulated"] = config.simulated.model_copy(
                 update={"folder": _absolute(config.simulated.folder, base)}
             )
         update["validate_on"] = tuple(entry.under(base) for entry in config.validate_on)
+    else:
+        update["simulated"] = _absolute(config.simulated, base)
+    if not isinstance(config, DepthConfig):
+        update["train"] = tuple(entry.under(base) for entry in config.train)
     return config.model_copy(update=update)

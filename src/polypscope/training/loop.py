@@ -135,13 +135,13 @@ def _train(config: TrainConfig, processes: Processes, say: Callable[[str], None]
                 "step": step,
                 "config": config.model_dump_json(),
             }
-            _save(state, last)
+            save_state(state, last)
     final = config.out / "weights.pt"
     if processes.first:
-        _save({"model": segmenter_of(average).state_dict(), "config": config.model_dump_json()}, final)
+        save_state({"model": segmenter_of(average).state_dict(), "config": config.model_dump_json()}, final)
         if isinstance(average, Joint):
             channels = list(average.depth.channels)
-            _save({"depth": average.depth.state_dict(), "channels": channels}, config.out / "depth.pt")
+            save_state({"depth": average.depth.state_dict(), "channels": channels}, config.out / "depth.pt")
     return final
 
 
@@ -242,11 +242,16 @@ def schedule(progress: float, config: TrainConfig) -> float:
     settings = config.optimiser
     if settings.schedule == "constant":
         return settings.rate
-    if progress < settings.warm_up:
-        return settings.rate * (0.04 + 0.96 * progress / settings.warm_up)
-    falling = (progress - settings.warm_up) / (1 - settings.warm_up)
     floor = 1e-3 if settings.schedule == "one-cycle" else 0.0
-    return settings.rate * (floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * falling)))
+    return learning_rate(progress, settings.rate, settings.warm_up, floor)
+
+
+def learning_rate(progress: float, rate: float, warm_up: float, floor: float = 1e-3) -> float:
+    """`rate` after rising for `warm_up` of the run, then falling as a cosine to `floor` of it."""
+    if progress < warm_up:
+        return rate * (0.04 + 0.96 * progress / warm_up)
+    falling = (progress - warm_up) / (1 - warm_up)
+    return rate * (floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * falling)))
 
 
 def training_step(model: nn.Module, batch: Sequence[Tensor], config: TrainConfig) -> Tensor:
@@ -350,7 +355,8 @@ def _draw(model: nn.Module, config: TrainConfig, epoch: int) -> None:
     contact_sheet(pictures, lambda rgb: segment(model, rgb, config), path)
 
 
-def _save(state: dict[str, object], path: Path) -> None:
+def save_state(state: dict[str, object], path: Path) -> None:
+    """Write a checkpoint whole or not at all."""
     partial = path.with_suffix(".part")
     torch.save(state, partial)
     partial.replace(path)

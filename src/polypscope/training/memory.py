@@ -25,7 +25,7 @@ from polypscope.training.clips import clip_from_still, simulated_clip
 from polypscope.training.config import MemoryConfig
 from polypscope.training.data import decoded
 from polypscope.training.export import load_trained
-from polypscope.training.loop import gather
+from polypscope.training.loop import gather, save_state
 from polypscope.training.losses import boundary_weight, structure_loss
 from polypscope.training.simulated import render_shards, shard_paths
 
@@ -131,15 +131,9 @@ def train_memory(config: MemoryConfig, say: Callable[[str], None] = print) -> Pa
             with (config.out / "log.csv").open("a", newline="") as file:
                 csv.writer(file).writerow([step + 1, *mean.round(5)])
             state = {"memory": model.memory.state_dict(), "optimiser": optimiser.state_dict(), "step": step + 1}
-            _save(state, last)
+            save_state(state, last)
     with torch.no_grad():
         model.memory.log_weight += math.log(config.trust)
     weights = config.out / "weights.pt"
-    _save({"model": model.state_dict(), "config": base.model_dump_json()}, weights)
+    save_state({"model": model.state_dict(), "config": base.model_dump_json()}, weights)
     return weights
-
-
-def _save(content: dict[str, object], path: Path) -> None:
-    partial = path.with_suffix(".part")
-    torch.save(content, partial)
-    partial.replace(path)
