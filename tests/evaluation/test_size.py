@@ -58,6 +58,24 @@ def test_coverage_stays_with_the_measured_column_when_the_first_polyp_lacks_it()
     assert np.isnan(result.column("doctors").coverage)
 
 
+def test_polyps_that_no_frame_showed_whole_are_scored_and_also_left_out() -> None:
+    known = [
+        size.SizeRow("a", 10.0, {"main": 9.0, "other": 10.0}, (8.0, 11.0)),
+        size.SizeRow("b", 10.0, {"main": 4.0, "other": 10.0}, (3.0, 6.0), flags=("few_frames", "truncated")),
+        size.SizeRow("c", 5.0, {"main": 5.5}, (5.1, 6.0), flags=("oblique",)),
+        size.SizeRow("d", 5.0, {"other": 5.0}, flags=("occluded",)),
+    ]
+    result = size.evaluate(known)
+    assert [c.column for c in result.lines] == ["main", "main, seen whole", "other", "constant"]
+    assert result.whole is not None
+    assert result.whole.polyps == 2
+    assert result.whole.mae_mm == pytest.approx(0.75)
+    assert result.whole.coverage == pytest.approx(0.5)
+    assert result.column("main").mae_mm == pytest.approx(2.5)
+    assert size.evaluate(known[::2]).whole is None  # nothing to leave out
+    assert size.evaluate(known[1:2]).whole is None  # nothing would be left
+
+
 @pytest.mark.parametrize(
     ("mm", "clinical", "paper"), [(5.0, 0, 0), (5.01, 1, 0), (10.0, 2, 1), (20.0, 2, 1), (20.1, 2, 2)]
 )

@@ -97,6 +97,6 @@ def show_size_table(result, title: str, show_table) -> None:  # type: ignore[no-
                 f"{c.bin_accuracy:.3f}",
                 None if c.coverage != c.coverage else f"{c.coverage:.3f}",
             )
-            for c in result.columns
+            for c in result.lines
         ],
     )

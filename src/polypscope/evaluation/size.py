@@ -20,6 +20,7 @@ from polypscope.records.errors import RecordError
 __all__ = ["CLINICAL", "PAPER", "Bins", "SizeResult", "SizeRow", "SizeScores", "evaluate", "scores"]
 
 Array = NDArray[np.float64]
+PART: Final = frozenset({"truncated", "occluded"})  # flags of a polyp of which no frame showed the whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +81,21 @@ class SizeScores:
 
 @dataclass(frozen=True, slots=True)
 class SizeResult:
-    """Rows per polyp and scores per column; the constant predictor is the last column."""
+    """Rows per polyp and scores per column; the constant predictor is the last column.
+
+    whole: the first column on the polyps that some frame showed whole, if there are others; of those, only a lower
+    limit of the size can be known.
+    """
 
     rows: tuple[SizeRow, ...]
     columns: tuple[SizeScores, ...]
     bins: Bins
+    whole: SizeScores | None = None
+
+    @property
+    def lines(self) -> tuple[SizeScores, ...]:
+        """What a table shows: all columns, and after the first the same on polyps seen whole."""
+        return self.columns if self.whole is None else (self.columns[0], self.whole, *self.columns[1:])
 
     def column(self, name: str) -> SizeScores:
         """Scores of one column."""
@@ -148,14 +159,19 @@ def evaluate(rows: Sequence[SizeRow], *, bins: Bins = CLINICAL) -> SizeResult:
     measured = next((next(iter(row.estimates_mm)) for row in rows if row.interval_mm and row.estimates_mm), None)
     names = list(dict.fromkeys(name for row in rows for name in row.estimates_mm))
     names.sort(key=lambda name: name != measured)
-    columns = []
-    for name in names:
-        having = [row for row in rows if name in row.estimates_mm]
+
+    def scored(name: str, having: Sequence[SizeRow], title: str) -> SizeScores:
         true = np.array([row.true_mm for row in having])
         found = np.array([row.estimates_mm[name] for row in having])
         intervals = [row.interval_mm for row in having] if name == measured else None
-        columns.append(scores(name, true, found, bins=bins, intervals=intervals))
+        return scores(title, true, found, bins=bins, intervals=intervals)
+
+    having = {name: [row for row in rows if name in row.estimates_mm] for name in names}
+    columns = [scored(name, having[name], name) for name in names]
+    first = having[names[0]] if names else []
+    seen = [row for row in first if not PART & set(row.flags)]
+    whole = scored(names[0], seen, f"{names[0]}, seen whole") if 0 < len(seen) < len(first) else None
     true = np.array([row.true_mm for row in rows])
     # The median is the constant with the least absolute error: nothing that ignores the picture can do better.
     columns.append(scores("constant", true, np.full(len(true), float(np.median(true))), bins=bins))
-    return SizeResult(tuple(rows), tuple(columns), bins)
+    return SizeResult(tuple(rows), tuple(columns), bins, whole)

@@ -2,7 +2,8 @@
 
 The head gets the frozen features of the segmenter at strides 4, 8 and 16, a thumbnail of the picture (how bright a
 wall is says how near the light is, and a segmenter learns to ignore that), how finely grained the mucosa looks (vessels
-have a size in mm, so this tells the scale where exposure hides it), and the viewing ray of every coarse pixel.
+have a size in mm, so this tells the scale where exposure hides it), and the viewing ray of every coarse pixel. Most of
+its layers work at stride 16, where they are cheap, and two of them let every place see the whole picture.
 The rays say what a focal length says in the canonical-camera methods (Yin et al., Metric3D, 2023), for fisheye lenses
 too. It predicts the logarithm of the distance along the ray in mm and the logarithm of its relative uncertainty.
 """

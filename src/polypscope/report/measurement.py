@@ -93,9 +93,9 @@ def size_columns() -> list[Column]:
 
 
 def size_rows(result: SizeResult) -> list[dict[str, Any]]:
-    """One row for each column of estimates."""
+    """One row for each column of estimates, and one for the polyps seen whole."""
     out = []
-    for c in result.columns:
+    for c in result.lines:
         row: dict[str, Any] = {k: getattr(c, k) for k in c.__slots__ if k not in ("confusion", "agreement")}
         for key in ("missed_10_mm", "coverage", "interval_ratio"):
             row[key] = None if np.isnan(row[key]) else row[key]
@@ -114,6 +114,7 @@ def size_sections(result: SizeResult, *, title: str = "Sizes per polyp") -> list
         notes=(
             "One row per way of measuring, one unit per polyp. The constant predictor calls every polyp the median "
             "size: an estimate that is not clearly better has measured nothing.",
+            "Seen whole: without polyps that every frame cuts off, of which only a part can be measured.",
         ),
     )
     parts: list[Part] = [scored]
