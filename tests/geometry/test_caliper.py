@@ -215,6 +215,15 @@ def test_frames_that_contradict_each_other_are_flagged() -> None:
     assert "disagreement" in found.flags
 
 
+def test_many_frames_average_the_errors_of_views_away_but_not_those_of_a_predicted_scale() -> None:
+    def width(frames: int, method: str) -> float:
+        low, high = caliper.combine([replace(estimate(8.0), method=method)] * frames).interval_mm
+        return float(np.log(high / low))
+
+    assert width(60, "caliper") < 0.9 * width(6, "caliper")
+    assert width(60, caliper.PREDICTED) == pytest.approx(width(6, caliper.PREDICTED))
+
+
 def test_combining_nothing_is_an_error() -> None:
     with pytest.raises(RecordError, match="at least one"):
         caliper.combine([])

@@ -34,7 +34,7 @@ TRACK = Conformal(1.002, 0.9, 296, "simulated polyps, exact masks, depth noise 0
 # differs by lens.
 PREDICTED_FACTOR = {"pinhole": 1.137, "fisheye": 1.099}
 PREDICTED_FRAME = Conformal(2.343, 0.9, 367, "simulated polyps, masks and depth of the shipped models")
-PREDICTED_TRACK = Conformal(1.698, 0.9, 367, "simulated polyps, masks and depth of the shipped models")
+PREDICTED_TRACK = Conformal(1.014, 0.9, 367, "simulated polyps, masks and depth of the shipped models")
 
 # fmt: off
 COEFFICIENTS = np.array(

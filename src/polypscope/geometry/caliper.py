@@ -181,7 +181,8 @@ def combine(
     Truncated, occluded and distant frames are left out while others exist. The rest are averaged on the log scale with
     weights from their intervals (narrow = near, frontal, sharp), and frames far from the others lose their weight,
     because a single bad mask must not move the polyp. Errors within a track are alike (the same hidden side, the same
-    depth bias), so frames do not average them away: the combined uncertainty stays at half the best frame's at least.
+    depth bias), so frames do not average them away: the combined uncertainty stays at half the best frame's at least,
+    and with predicted depth, whose scale errs alike in all of them, at the best frame's.
     The interval rule is the one for exact or for predicted depth, as the estimates say, unless one is given.
     """
     if not estimates:
@@ -201,14 +202,15 @@ def combine(
     spread = float(np.sqrt(np.sum(weight * (log_size - centre) ** 2) / np.sum(weight)))
     effective = float(np.sum(weight) ** 2 / np.sum(weight**2))
     best = float(np.min(width))
-    sigma = float(np.sqrt((0.5 * best) ** 2 + (best**2 + spread**2) / max(effective, 1.0)))
+    predicted = any(e.method.startswith(PREDICTED) for e in usable)
+    alike, own = (best, 0.0) if predicted else (0.5 * best, best)
+    sigma = float(np.sqrt(alike**2 + (own**2 + spread**2) / max(effective, 1.0)))
     flags = {f for f in ("truncated", "occluded", "too_far", "no_wall", "oblique") if all(f in e.flags for e in usable)}
     if len(usable) < 3:
         flags.add("few_frames")
     if len(usable) >= 3 and spread > 2.0 * float(np.median(width)):
         flags.add("disagreement")
     long = float(np.exp(centre))
-    predicted = any(e.method.startswith(PREDICTED) for e in usable)
     rule = interval or (calibrated.PREDICTED_TRACK if predicted else calibrated.TRACK)
     ratio = np.array([e.short_mm / e.long_mm for e in usable])
     short = long * float(np.exp(_weighted_median(np.log(ratio), weight)))
