@@ -108,15 +108,13 @@ def size_rows(result: SizeResult) -> list[dict[str, Any]]:
 
 def size_sections(result: SizeResult, *, title: str = "Sizes per polyp") -> list[Section]:
     """Scores, agreement, confusion and every polyp."""
-    scored = Table(
-        size_columns(),
-        size_rows(result),
-        notes=(
-            "One row per way of measuring, one unit per polyp. The constant predictor calls every polyp the median "
-            "size: an estimate that is not clearly better has measured nothing.",
-            "Seen whole: without polyps that every frame cuts off, of which only a part can be measured.",
-        ),
-    )
+    notes = [
+        "One row per way of measuring, one unit per polyp. The constant predictor calls every polyp the median "
+        "size: an estimate that is not clearly better has measured nothing."
+    ]
+    if result.whole is not None:
+        notes.append("Seen whole: without polyps that every frame cuts off, of which only a part can be measured.")
+    scored = Table(size_columns(), size_rows(result), notes=tuple(notes))
     parts: list[Part] = [scored]
     main = result.columns[0]
     names = result.bins.names
