@@ -120,7 +120,10 @@ def test_evaluate_propagation_with_true_masks_as_predictions(data: Path, tmp_pat
     names = [c.column for c in found.groups[0][1].columns]
     assert "true mask, true depth" in names
     assert names[-1] == "constant"
-    assert (tmp_path / "out" / "polyps.csv").is_file()
+    # The table of polyps can be scored again as it is, and its first estimate is the one that has the intervals.
+    again = evaluate_size(tmp_path / "out" / "polyps.csv", out=tmp_path / "again").result
+    assert [c.column for c in again.columns] == [c.column for c in found.result.sizes.columns]
+    assert again.columns[0].mae_mm == pytest.approx(found.result.sizes.columns[0].mae_mm)
     assert "Published elsewhere" in (tmp_path / "out" / "report.html").read_text()
 
 
@@ -133,7 +136,15 @@ def test_evaluate_size_from_a_table(tmp_path: Path) -> None:
     found = evaluate_size(table, out=tmp_path / "out").result
     assert found.column("estimated").mae_mm == pytest.approx(0.5)
     assert found.column("doctor").mae_mm == pytest.approx(1.5)
-    assert "Bland" in (tmp_path / "out" / "report.html").read_text()
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "Bland" in page
+    assert "Seen whole" not in page
+    table.write_text("polyp,true_mm,estimated_mm,flags\na,4,4.5,\nb,9,6,few_frames truncated\nc,6,6.1,oblique\n")
+    flagged = evaluate_size(table, out=tmp_path / "out").result
+    assert flagged.whole is not None
+    assert flagged.whole.mae_mm == pytest.approx(0.3)
+    assert "Seen whole" in (tmp_path / "out" / "report.html").read_text()
+    assert "estimated, seen whole" in (tmp_path / "out" / "scores.csv").read_text()
     table.write_text("polyp,true_mm,estimated_mm\na,4,4\na,5,5\n")
     with pytest.raises(InputError, match="more than once"):
         evaluate_size(table, out=tmp_path / "out")

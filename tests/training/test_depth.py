@@ -56,21 +56,15 @@ def test_the_head_learns_and_can_be_exported(config: DepthConfig) -> None:
     DepthHead(tuple(content["channels"])).load_state_dict(content["depth"])
 
 
-def test_a_run_that_was_stopped_ends_as_one_that_was_not(config: DepthConfig, monkeypatch) -> None:
-    from polypscope.training import depth
+def test_a_run_that_was_stopped_ends_as_one_that_was_not(config: DepthConfig) -> None:
+    def stop(line: str) -> None:
+        if line.startswith("epoch 1 batch"):
+            raise KeyboardInterrupt
 
     whole = _head(train_depth(config.model_copy(update={"out": config.out / "whole"}), lambda _: None))
-    measure = depth_errors
-
-    def stop(*arguments: object) -> None:
-        raise KeyboardInterrupt
-
-    calls = iter([measure, stop])
-    monkeypatch.setattr(depth, "depth_errors", lambda *arguments: next(calls)(*arguments))
     parted = config.model_copy(update={"out": config.out / "parted"})
     with pytest.raises(KeyboardInterrupt):
-        train_depth(parted, lambda _: None)
-    monkeypatch.setattr(depth, "depth_errors", measure)
+        train_depth(parted, stop)
     said: list[str] = []
     again = _head(train_depth(parted, said.append))
     assert "resuming after epoch 0" in said

@@ -91,6 +91,7 @@ def test_a_resumed_run_ends_with_the_same_weights(tmp_path: Path) -> None:
         ("out = 'x'\n", r"train: Field required"),
         ("out = 'x'\nepochs = 3\n[[train]]\nroot = 'y'\n", "epochs: Extra inputs are not permitted"),
         ("out = \n", "expected TOML, found a mistake"),
+        ('kind = ["depth"]\nout = "runs"\n', "kind: Input should be 'images'"),
         ("out = 'x'\n[optimiser]\nschedule = 'triangle'\n[[train]]\nroot = 'y'\n", "optimiser.schedule"),
     ],
 )

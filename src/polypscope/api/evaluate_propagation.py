@@ -100,6 +100,7 @@ def propagation(
                 groups.append((name, sizes.evaluate(rows, bins=classes)))
         if not result.sizes.rows:
             raise InputError(f"{truth[0]}: expected polyps with a size, found none; check the data set.")
+        names = [c.column for c in result.sizes.columns if c.column != "constant"]
         write_table(
             out / "polyps.csv",
             pl.DataFrame(
@@ -109,7 +110,8 @@ def propagation(
                         "set": r.group,
                         "frames": r.frames,
                         "true_mm": r.true_mm,
-                        **{f"{k}_mm": v for k, v in r.estimates_mm.items()},
+                        # The same order whatever the first polyp has: the interval is the first column's.
+                        **{f"{name}_mm": r.estimates_mm.get(name) for name in names},
                         "low_mm": None if r.interval_mm is None else r.interval_mm[0],
                         "high_mm": None if r.interval_mm is None else r.interval_mm[1],
                         "flags": " ".join(r.flags),

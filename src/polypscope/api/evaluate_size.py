@@ -35,7 +35,8 @@ def size(
     ----------
     sizes
         Table with columns polyp and true_mm, one or more columns of estimates in mm (any other name ending in _mm, such
-        as estimated_mm or doctor_mm), and optionally low_mm and high_mm, the interval of the first estimate.
+        as estimated_mm or doctor_mm), and optionally low_mm and high_mm, the interval of the first estimate, and flags:
+        polyps flagged truncated or occluded, which no frame showed whole, are also left out of a row of their own.
     out
         Folder for the results.
     bins
@@ -67,7 +68,8 @@ def size(
             estimates = {c.removesuffix("_mm"): float(row[c]) for c in names if row[c] is not None}
             known = row.get("low_mm") is not None and row.get("high_mm") is not None
             interval = (float(row["low_mm"]), float(row["high_mm"])) if known else None
-            rows.append(protocol.SizeRow(str(row["polyp"]), float(row["true_mm"]), estimates, interval))
+            flags = tuple(str(row.get("flags") or "").replace(",", " ").split())
+            rows.append(protocol.SizeRow(str(row["polyp"]), float(row["true_mm"]), estimates, interval, flags=flags))
         except (TypeError, ValueError):
             raise InputError(f"{sizes}: expected sizes in mm, found {row}; every polyp needs a true size.") from None
     out = Path(out)

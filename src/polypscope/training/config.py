@@ -166,7 +166,7 @@ def load_recipe(path: Path) -> Recipe:
         raise MissingInput(f"Training recipe: expected a TOML file, found nothing at {path}.")
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
-        config = KINDS.get(raw.get("kind", "images"), TrainConfig).model_validate(raw)
+        config = KINDS.get(str(raw.get("kind")), TrainConfig).model_validate(raw)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"Training recipe {path}: expected TOML, found a mistake: {error}.") from error
     except ValidationError as error:

@@ -102,9 +102,9 @@ def features_of(model: Joint, shards: list[Path], folder: Path, say: Callable[[s
 
 
 def polyp_weight(polyp: Tensor, share: float = 0.3) -> Tensor:
-    """How much a pixel counts: 1 on the wall, on polyps so much that together they make up `share` of the frame.
+    """How much a pixel counts: 1, and on polyps so much more that it adds up to `share` of the frame's pixels.
 
-    Sizes hang on the few pixels of a polyp. The limits: at least four times the wall's, at most thirty times.
+    Sizes hang on the few pixels of a polyp. A pixel of one counts at least 4 and at most 31.
     """
     extra = share * polyp[0].numel() / polyp.sum((1, 2), keepdim=True).clamp(min=1)
     return 1 + extra.clamp(3, 30) * polyp
