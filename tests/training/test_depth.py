@@ -125,6 +125,30 @@ def test_errors_of_a_head_that_is_a_tenth_too_far() -> None:
     assert np.isnan(on_polyp)
 
 
+def test_a_run_goes_on_from_an_exported_head(config: DepthConfig, tmp_path: Path) -> None:
+    pytest.importorskip("onnx", reason="reading an exported file needs the train extra")
+    from polypscope.training.export import export_depth, export_segmenter, write_card
+
+    trained = train_depth(config.model_copy(update={"epochs": 6}), lambda _: None)
+    model = StreamSegmenter("lite0")
+    weights = torch.load(config.start, weights_only=True)["model"]
+    model.load_state_dict({k.removeprefix("segmenter."): v for k, v in weights.items() if k.startswith("segmenter.")})
+    facts = {"summary": "", "licence": "Apache-2.0"}
+    written = export_segmenter(model.eval(), "pns_plus_stream", tmp_path / "s.onnx", 352)
+    write_card(tmp_path / "s.onnx", "made", "pns_plus_stream", written.spec, facts)
+    export_depth(trained, tmp_path / "d.onnx", tmp_path / "s.onnx", "made-depth", facts)
+    onward = config.model_copy(
+        update={"start": tmp_path / "s.onnx", "head": tmp_path / "d.onnx", "out": tmp_path / "onward", "epochs": 1}
+    )
+    fresh = onward.model_copy(update={"head": None, "out": tmp_path / "fresh"})
+    losses = {}
+    for name, recipe in (("onward", onward), ("fresh", fresh)):
+        said: list[str] = []
+        train_depth(recipe, said.append)
+        losses[name] = next(float(line.split("loss ")[1].split(" ")[0]) for line in said if "batch 0/" in line)
+    assert losses["onward"] < losses["fresh"] - 0.3, losses
+
+
 def test_bad_recipes_are_told(config: DepthConfig, tmp_path: Path) -> None:
     with pytest.raises(MissingInput, match=r"joint\.pt"):
         train_depth(config.model_copy(update={"start": tmp_path / "absent.pt"}))

@@ -134,6 +134,7 @@ def demo(out: Path = Path("polypscope-demo"), *, seed: int | None = None, overwr
 def _rows(results: Any, matches: list[Any]) -> list[dict[str, Any]]:
     by_id = {polyp.id: polyp for polyp in results.polyps}
     rows = []
+    # More digits than are shown: rounded twice, 8.449 would be 8.5 here and 8.4 in the report.
     for match in matches:
         found = [by_id[n] for n in match.found_as if n in by_id]
         polyp = max(found, key=lambda p: p.frames) if found else None
@@ -142,13 +143,13 @@ def _rows(results: Any, matches: list[Any]) -> list[dict[str, Any]]:
             {
                 "true": match.id,
                 "paris": match.paris,
-                "true_mm": round(match.size_mm, 2),
+                "true_mm": round(match.size_mm, 4),
                 "found_as": [p.id for p in found],
                 "latency_frames": match.latency_frames,
-                "estimate_mm": None if size is None else round(size.long_mm, 2),
+                "estimate_mm": None if size is None else round(size.long_mm, 4),
                 "interval_mm": None
                 if size is None or size.interval_mm is None
-                else [round(v, 2) for v in size.interval_mm],
+                else [round(v, 4) for v in size.interval_mm],
             }
         )
     return rows

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from polypscope.records.errors import MissingInput, UsageError
+from polypscope.runtime.cards import list_cards
 from polypscope.training.augment import AugmentSpec
 
 
@@ -71,7 +72,9 @@ class Optimiser(_Table):
     clip: float = Field(default=2.0, gt=0, description="largest norm of the gradient")
     clamp: float | None = Field(default=None, description="largest value of a gradient, instead of `clip`")
     loss: Literal["structure", "bce"] = "structure"
-    precision: Literal["float32", "bfloat16"] = "bfloat16"
+    precision: Literal["auto", "float32", "bfloat16"] = Field(
+        default="auto", description="what networks compute in; auto: bfloat16 where the processor has it"
+    )
 
 
 class Simulated(_Table):
@@ -99,7 +102,10 @@ class TrainConfig(_Table):
     window_size: tuple[int, int] = Field(default=(256, 448), description="height and width of the frames of a window")
     length: int | None = Field(default=None, description="pictures per epoch; all of them if not given")
     model: Model = Model()
-    start: Path | None = Field(default=None, description="`weights.pt` of an earlier run to start from")
+    start: Path | None = Field(
+        default=None,
+        description="where to start: `weights.pt` of an earlier run, or name or .onnx file of an exported model",
+    )
     frozen_norms: bool = Field(default=False, description="keep the running statistics of the start's batch norms")
     simulated: Simulated | None = None
     optimiser: Optimiser = Optimiser()
@@ -107,6 +113,15 @@ class TrainConfig(_Table):
     train: tuple[Source, ...]
     validate_on: tuple[Source, ...] = ()
     validate_size: int = 352
+
+    @model_validator(mode="after")
+    def _norms_of_an_exported_start_are_frozen(self) -> TrainConfig:
+        if self.start is not None and self.start.suffix in ("", ".onnx") and not self.frozen_norms:
+            raise ValueError(
+                "expected `frozen_norms = true` beside a start from an exported model, whose batch norms have no "
+                "statistics"
+            )
+        return self
 
 
 class MemoryConfig(_Table):
@@ -135,7 +150,10 @@ class DepthConfig(_Table):
 
     kind: Literal["depth"]
     out: Path
-    start: Path = Field(description="`joint.pt` of an average or `last.pt` of a run with [simulated]")
+    start: Path = Field(
+        description="`joint.pt` of an average, `last.pt` of a run with [simulated], or an exported segmenter"
+    )
+    head: Path | None = Field(default=None, description="name or .onnx file of an exported depth head to go on from")
     encoder: str = "lite1"
     simulated: Path = Field(description="folder for rendered clips")
     shards: int = Field(default=1100, gt=0, description="simulated sequences to render, three clips each")
@@ -180,9 +198,19 @@ def _absolute(path: Path | None, base: Path) -> Path | None:
     return None if path is None else (base / path.expanduser()).resolve()
 
 
+def _weights(path: Path | None, base: Path) -> Path | None:
+    """The path of a file, or of the exported model that ships under this name."""
+    shipped = {Path(card.name): card.weights_path for card in list_cards()}
+    return shipped[path] if path in shipped else _absolute(path, base)
+
+
 def _resolved(config: Recipe, base: Path) -> Recipe:
-    names = [name for name in ("out", "cache", "start", "features") if hasattr(config, name)]
-    update: dict[str, Any] = {name: _absolute(getattr(config, name), base) for name in names}
+    update: dict[str, Any] = {
+        name: resolve(getattr(config, name), base)
+        for resolve, names in ((_absolute, ("out", "cache", "features")), (_weights, ("start", "head")))
+        for name in names
+        if hasattr(config, name)
+    }
     if isinstance(config, TrainConfig):
         if config.simulated is not None:
             update["simulated"] = config.simulated.model_copy(

@@ -25,6 +25,8 @@ from polypscope.training.config import DepthConfig
 from polypscope.training.joint import Joint
 from polypscope.training.loop import learning_rate, load_start, normalise, save_state, update_average
 from polypscope.training.losses import depth_loss
+from polypscope.training.precision import reduced
+from polypscope.training.reopening import reopen, settle_norms
 from polypscope.training.simulated import DEPTH_SIDE_PX, RAY_SIDE_PX, SIDE_PX, Shard, render_shards, shard_paths
 
 PACE = 2  # frames of a clip resemble each other: every second one is used
@@ -81,7 +83,7 @@ def features_of(model: Joint, shards: list[Path], folder: Path, say: Callable[[s
     for index, path in enumerate(shards):
         shard = Shard.load(path)
         rgb = torch.from_numpy(shard.rgb[:, ::PACE].reshape(each, SIDE_PX, SIDE_PX, 3)).permute(0, 3, 1, 2)
-        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        with torch.no_grad(), reduced():
             maps = model.segmenter.encode(normalise(rgb))
         mask = shard.mask[:, ::PACE].reshape(each, DEPTH_SIDE_PX, fine, DEPTH_SIDE_PX, fine)
         values = {
@@ -116,7 +118,7 @@ def depth_errors(head: DepthHead, data: Features, batch: int = 12) -> tuple[floa
     metric, aligned, on_polyp = [], [], []
     for start in range(0, len(data), batch):
         inputs, ray_mm, polyp = data.batch(np.arange(start, min(start + batch, len(data))))
-        with torch.autocast("cpu", torch.bfloat16):
+        with reduced():
             told = head(*inputs).float()[:, 0].exp()
         for guess, truth, share in zip(told, ray_mm, polyp, strict=True):
             valid = torch.isfinite(truth) & (truth > 1)
@@ -143,6 +145,8 @@ def train_depth(config: DepthConfig, say: Callable[[str], None] = print) -> Path
     cut = len(paths) - config.held_out
     data = features_of(model, paths[:cut], config.features / "train", say)
     judged = features_of(model, paths[cut:], config.features / "held-out", say) if config.held_out else None
+    if config.head is not None:
+        _go_on_from(config.head, model.depth, data, config.batch)
     head = model.depth.train().requires_grad_(True)
     average = copy.deepcopy(head).eval()
     optimiser = torch.optim.AdamW(head.parameters(), lr=config.rate, weight_decay=1e-3)
@@ -166,7 +170,7 @@ def train_depth(config: DepthConfig, say: Callable[[str], None] = print) -> Path
             for group in optimiser.param_groups:
                 group["lr"] = learning_rate(step / (config.epochs * steps), config.rate, 0.05)
             inputs, ray_mm, polyp = data.batch(np.sort(order[index * config.batch :][: config.batch]))
-            with torch.autocast("cpu", torch.bfloat16):
+            with reduced():
                 told = head(*inputs)
             loss = depth_loss(told.float(), ray_mm, polyp_weight(polyp))
             optimiser.zero_grad(set_to_none=True)
@@ -196,6 +200,19 @@ def _frozen(config: DepthConfig) -> Joint:
     model = Joint(StreamSegmenter(config.encoder))
     load_start(model, config.start)
     return model.to(memory_format=torch.channels_last).eval().requires_grad_(False)
+
+
+def _go_on_from(exported: Path, head: DepthHead, data: Features, batch: int, batches: int = 20) -> None:
+    """An exported head, its norms with statistics of the frames that it will be trained on."""
+    spread = np.linspace(0, len(data) - 1, min(len(data), batch * batches)).astype(np.int64)
+    parts = np.array_split(spread, max(1, len(spread) // batch))
+    reopen(head, exported, *data.batch(parts[0])[0])
+
+    def run() -> None:
+        for part in parts:
+            head(*data.batch(part)[0])
+
+    settle_norms(head, run)
 
 
 def _joined(values: tuple[float, ...]) -> str:

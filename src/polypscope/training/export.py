@@ -118,14 +118,15 @@ def export_segmenter(model: nn.Module, name: str, out: Path, size: int, half: bo
     model; how far that is from the trained one is measured too.
     """
     exported = model
-    if half and not MODELS[name].clip:
-        example = torch.randn(1, 3, size, size, generator=torch.Generator().manual_seed(0))
-        exported = rounded(folded(model, example))
+    if not MODELS[name].clip:
+        # Folded here and not by the exporter, which would rob the layers of their names (`training.reopening`).
+        exported = folded(model, torch.randn(1, 3, size, size, generator=torch.Generator().manual_seed(0)))
+        exported = rounded(exported) if half else exported
     partial = out.with_suffix(".part.onnx")
     spec = write_graph(exported, name, partial, size)
     if half:
         store_half(partial)
-    parity = measure_parity(exported, partial, size)
+    parity = measure_parity(exported if half else model, partial, size)
     rounding = measure_parity(model, partial, size) if half else None
     accept(partial, out, max(parity.probability, parity.state))
     return Written(spec, parity, rounding)
@@ -175,6 +176,8 @@ def measure_parity(model: nn.Module, path: Path, size: int, steps: int = 4) -> P
 def write_depth_graph(head: DepthHead, path: Path, size: int) -> InputSpec:
     """Write the ONNX file of the depth head for the features of a segmenter with square inputs of `size` pixels."""
     arguments = _depth_inputs(head, size, torch.Generator().manual_seed(0))
+    image, *features, rays = arguments
+    head = folded(head, *features, image.permute(0, 3, 1, 2).float(), rays.permute(0, 3, 1, 2))
     inputs, outputs = ["image", *FEATURES, "rays"], ["ray_mm", "sigma_mm"]
     path.parent.mkdir(parents=True, exist_ok=True)
     with warnings.catch_warnings(), torch.no_grad():

@@ -30,7 +30,9 @@ from polypscope.training.data import Batches, Stills, decoded
 from polypscope.training.joint import Joint, Mixed, joint_loss, simulated_count
 from polypscope.training.losses import deep_supervision
 from polypscope.training.pictures import contact_sheet
+from polypscope.training.precision import reduced
 from polypscope.training.processes import Processes, joined
+from polypscope.training.reopening import EXPORTED, reopen
 from polypscope.training.simulated import render_shards
 from polypscope.training.sources import Picture, list_pictures
 from polypscope.training.windows import Windows, list_windows
@@ -192,10 +194,13 @@ def build(config: TrainConfig) -> nn.Module:
 
 
 def load_start(model: nn.Module, checkpoint: Path) -> None:
-    """The averaged weights of an earlier run; heads that it did not have stay as they are.
+    """The averaged weights of an earlier run, or of an exported file; heads that it did not have stay as they are.
 
     From the `last.pt` of a run with [simulated], such a run also takes the depth head.
     """
+    if checkpoint.suffix == EXPORTED:
+        reopen(segmenter_of(model), checkpoint, torch.zeros(1, 3, 64, 64))
+        return
     if not checkpoint.is_file():
         raise MissingInput(f"Recipe, start: expected the weights.pt of an earlier run, found nothing at {checkpoint}.")
     content = torch.load(checkpoint, map_location="cpu", weights_only=True)
@@ -258,7 +263,7 @@ def training_step(model: nn.Module, batch: Sequence[Tensor], config: TrainConfig
     """Loss of one batch: rgb (B, 3, S, S) and mask (B, 1, S, S), or windows of them, uint8; see `Mixed` for more."""
     rgb, mask = batch[:2]
     x = normalise(rgb, MODELS[config.model.name].normalisation)
-    with torch.autocast("cpu", torch.bfloat16, enabled=config.optimiser.precision == "bfloat16"):
+    with reduced(config.optimiser.precision):
         if config.simulated is not None:
             count = simulated_count(config.optimiser.batch, config.simulated)
             told = model(x, batch[3][-count:])
@@ -327,7 +332,7 @@ def predict(model: nn.Module, rgb: np.ndarray, size: int) -> np.ndarray:
     """Probability (H, W) float32 of one picture (H, W, 3) uint8."""
     small = cv2.resize(rgb, (size, size), interpolation=cv2.INTER_AREA)
     x = normalise(torch.from_numpy(small).permute(2, 0, 1)[None])
-    with torch.autocast("cpu", torch.bfloat16):
+    with reduced():
         probability = model(x).float().sigmoid()[0, 0].numpy()
     return cv2.resize(probability, rgb.shape[1::-1], interpolation=cv2.INTER_LINEAR)
 

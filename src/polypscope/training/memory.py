@@ -27,6 +27,7 @@ from polypscope.training.data import decoded
 from polypscope.training.export import load_trained
 from polypscope.training.loop import gather, save_state
 from polypscope.training.losses import boundary_weight, structure_loss
+from polypscope.training.precision import reduced
 from polypscope.training.simulated import render_shards, shard_paths
 
 FRAMES = PAST + 1
@@ -66,7 +67,7 @@ def clip_loss(model: StreamSegmenter, rgb: Tensor, mask: Tensor, target: int, an
     """
     batch = len(rgb)
     x = (rgb[:, : target + 1].flatten(0, 1).permute(0, 3, 1, 2).float() - 127) / 128
-    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+    with torch.no_grad(), reduced():
         features = model.encode(x.contiguous(memory_format=torch.channels_last))
         logits = model.decode(*features)[0]
     own = logits.float().unflatten(0, (batch, target + 1))

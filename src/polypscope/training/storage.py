@@ -18,17 +18,16 @@ from torch.nn.utils.fusion import fuse_conv_bn_weights
 
 from polypscope.records.errors import ModelError
 
+HALF = "_half"  # ends the name of a weight that is stored so
 LEAST_VALUES = 256  # a smaller tensor is kept whole: rounding it would save nothing
 
 
 @torch.no_grad()
-def folded(model: nn.Module, example: Tensor) -> nn.Module:
-    """A copy in which every batch norm that follows a convolution is part of it; computes the same, in eval mode.
+def followed(model: nn.Module, *example: Tensor) -> dict[nn.BatchNorm2d, nn.Conv2d]:
+    """Which convolution each batch norm follows, where it is one convolution for one norm.
 
-    Which norm follows which convolution is seen while `example`, an input of the model, runs through it.
+    It is seen while `example`, an input of the model, runs through it.
     """
-    model = copy.deepcopy(model).eval()
-    expected = model(example)
     makers: dict[int, nn.Conv2d] = {}
     alive: list[Tensor] = []  # so that no identity is used twice
     pairs: dict[nn.BatchNorm2d, set[nn.Conv2d | None]] = {}
@@ -42,21 +41,34 @@ def folded(model: nn.Module, example: Tensor) -> nn.Module:
 
     hooks = [m.register_forward_hook(convolved) for m in model.modules() if isinstance(m, nn.Conv2d)]
     hooks += [m.register_forward_pre_hook(normed) for m in model.modules() if isinstance(m, nn.BatchNorm2d)]
-    model(example)
+    model(*example)
     for hook in hooks:
         hook.remove()
-    owners = {child: (parent, name) for parent in model.modules() for name, child in parent.named_children()}
-    for norm, found in pairs.items():
-        conv = next(iter(found))
+    found = {}
+    for norm, convs in pairs.items():
+        conv = next(iter(convs))
         shared = [other for other, theirs in pairs.items() if other is not norm and conv in theirs]
-        if len(found) > 1 or conv is None or shared:
-            continue  # not one convolution for one norm: the norm stays
+        if len(convs) == 1 and conv is not None and not shared:
+            found[norm] = conv
+    return found
+
+
+@torch.no_grad()
+def folded(model: nn.Module, *example: Tensor) -> nn.Module:
+    """A copy in which every batch norm that follows a convolution is part of it; computes the same, in eval mode.
+
+    `example` is an input of the model.
+    """
+    model = copy.deepcopy(model).eval()
+    expected = model(*example)
+    owners = {child: (parent, name) for parent in model.modules() for name, child in parent.named_children()}
+    for norm, conv in followed(model, *example).items():
         conv.weight, conv.bias = fuse_conv_bn_weights(
             conv.weight, conv.bias, norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias
         )
         parent, name = owners[norm]
         setattr(parent, name, nn.Identity())
-    change = float((model(example) - expected).abs().max() / expected.abs().max().clamp(min=1))
+    change = float((model(*example) - expected).abs().max() / expected.abs().max().clamp(min=1))
     if not change < 1e-4:  # a convolution whose bare output is used beside its norm
         raise ModelError(
             f"Model: expected batch norms that can be folded, found that folding changes it by {change:.1e}."
@@ -97,8 +109,8 @@ def store_half(path: Path) -> float:
             continue
         stored += values.size
         name = tensor.name
-        tensor.CopyFrom(numpy_helper.from_array(half, f"{name}_half"))
-        casts.append(helper.make_node("Cast", [f"{name}_half"], [name], to=TensorProto.FLOAT, name=f"{name}_widen"))
+        tensor.CopyFrom(numpy_helper.from_array(half, f"{name}{HALF}"))
+        casts.append(helper.make_node("Cast", [f"{name}{HALF}"], [name], to=TensorProto.FLOAT, name=f"{name}_widen"))
     nodes = [*casts, *model.graph.node]
     del model.graph.node[:]
     model.graph.node.extend(nodes)

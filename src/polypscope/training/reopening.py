@@ -1,0 +1,110 @@
+"""An exported file as the start of further training: its weights back in the torch model that they came from.
+
+Exporting folds every batch norm into the convolution before it and leaves out what only training needs. Here the
+convolutions get the folded weights, their norms become plain shifts, and `settle_norms` gives these running statistics
+again where they are to be used in training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from polypscope.records.errors import ModelError
+from polypscope.runtime.cards import find_card
+from polypscope.training.storage import HALF, followed
+
+EXPORTED = ".onnx"
+
+
+def reopen(model: nn.Module, path: Path, *example: Tensor) -> None:
+    """Fill `model` with the weights of an ONNX file that `polypscope export` made; in eval mode it computes the same.
+
+    `example` is an input of the model. Layers that are not in the file, such as heads for deep supervision, stay as
+    they are.
+    """
+    stored = _stored(path)
+    model.eval()
+    names = {module: name for name, module in model.named_modules()}
+    folded = {names[norm]: names[conv] for norm, conv in followed(model, *example).items()}
+    state = model.state_dict()
+    used: set[str] = set()
+
+    def put(name: str, source: str) -> None:
+        if stored[source].shape != state[name].shape:
+            raise ModelError(
+                f"{path}: expected {source} of shape {tuple(state[name].shape)}, found {tuple(stored[source].shape)}; "
+                "give the model the arguments that it was trained with."
+            )
+        state[name].copy_(stored[source])
+        used.add(source)
+
+    for norm, conv in folded.items():
+        if f"{norm}.running_mean" in stored or f"{conv}.bias" not in stored:
+            continue  # this norm was not folded, or its layers are not in the file
+        put(f"{conv}.weight", f"{conv}.weight")
+        put(f"{norm}.bias", f"{conv}.bias")
+        state[f"{norm}.weight"].fill_(1)
+        state[f"{norm}.running_mean"].zero_()
+        state[f"{norm}.running_var"].fill_(1 - model.get_submodule(norm).eps)
+    for name in state:
+        if name in stored and name not in used:
+            put(name, name)
+    if not used or (strange := sorted(stored.keys() - used)):
+        found = f"{strange[0]}, which that has not" if used else "none whose layers have its names"
+        raise ModelError(f"{path}: expected weights of a {type(model).__name__}, found {found}.")
+
+
+@torch.no_grad()
+def settle_norms(model: nn.Module, run: Callable[[], None]) -> None:
+    """Give batch norms the statistics that they see while `run` feeds the model; what it computes stays the same.
+
+    A norm that came out of a file has none of its own, and would change its output when training begins.
+    """
+    model.eval()
+    seen: dict[nn.BatchNorm2d, tuple[int, Tensor, Tensor]] = {}
+
+    def look(norm: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        assert isinstance(norm, nn.BatchNorm2d)
+        x = inputs[0].double()
+        count, total, squares = seen.get(norm, (0, torch.zeros(1), torch.zeros(1)))
+        seen[norm] = (
+            count + x.numel() // x.shape[1], total + x.sum((0, 2, 3)), squares + (x * x).sum((0, 2, 3))
+        )  # fmt: skip
+
+    hooks = [m.register_forward_pre_hook(look) for m in model.modules() if isinstance(m, nn.BatchNorm2d)]
+    run()
+    for hook in hooks:
+        hook.remove()
+    for norm, (count, total, squares) in seen.items():
+        mean = total / count
+        spread = (squares / count - mean * mean).clamp(min=0)
+        slope = norm.weight.double() / (norm.running_var.double() + norm.eps).sqrt()
+        norm.bias.copy_(norm.bias.double() + slope * (mean - norm.running_mean.double()))
+        norm.weight.copy_(slope * (spread + norm.eps).sqrt())
+        norm.running_mean.copy_(mean)
+        norm.running_var.copy_(spread)
+
+
+def _stored(path: Path) -> dict[str, Tensor]:
+    """Weights of an exported file by the names that its model gives them."""
+    import onnx
+    from onnx import numpy_helper
+
+    weights = {}
+    for tensor in onnx.load(str(find_card(path).check_file())).graph.initializer:
+        _, _, name = tensor.name.removesuffix(HALF).partition(".")  # without the graph's own prefix
+        values = numpy_helper.to_array(tensor)
+        if not np.issubdtype(values.dtype, np.floating):
+            continue
+        if not name and values.ndim == 4:
+            raise ModelError(
+                f"{path}: expected layers with the names of their model, found {tensor.name}; write the file again with "
+                "the present `polypscope export`."
+            )
+        weights[name] = torch.from_numpy(values.astype(np.float32))
+    return weights

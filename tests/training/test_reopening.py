@@ -1,0 +1,154 @@
+"""Exported files as the start of further training: the same function, and norms that training does not upset."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="training needs the train extra")
+onnx = pytest.importorskip("onnx", reason="reading an exported file needs the train extra")
+
+from polypscope.models.depth_head import DepthHead  # noqa: E402
+from polypscope.models.pns_plus_stream import StreamSegmenter  # noqa: E402
+from polypscope.models.registry import create  # noqa: E402
+from polypscope.records.errors import MissingInput, ModelError, UsageError  # noqa: E402
+from polypscope.runtime.backends import open_session  # noqa: E402
+from polypscope.runtime.cards import find_card  # noqa: E402
+from polypscope.runtime.segmenter import Segmenter  # noqa: E402
+from polypscope.training.config import load_recipe  # noqa: E402
+from polypscope.training.export import export_depth, export_segmenter, write_card  # noqa: E402
+from polypscope.training.joint import Joint  # noqa: E402
+from polypscope.training.loop import build, load_start  # noqa: E402
+from polypscope.training.reopening import reopen, settle_norms  # noqa: E402
+
+EXAMPLE = torch.zeros(1, 3, 64, 64)
+
+
+def seasoned(model: torch.nn.Module) -> torch.nn.Module:
+    """Batch norms as after training: fresh ones are nearly the identity and would hide a mistake."""
+    for module in model.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            module.running_mean.uniform_(-0.2, 0.2)
+            module.running_var.uniform_(0.5, 2.0)
+            module.weight.data.uniform_(0.5, 1.2)
+            module.bias.data.uniform_(-0.2, 0.2)
+    return model.eval()
+
+
+def exported(model: torch.nn.Module, name: str, path: Path, half: bool = False) -> Path:
+    written = export_segmenter(model, name, path, 64, half)
+    write_card(path, "made", name, written.spec, {"summary": "", "licence": "Apache-2.0"})
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"), [("pns_plus_stream", {"encoder": "lite0"}), ("unet", {"width": 8}), ("pranet", {})]
+)
+def test_a_model_comes_back_as_it_was(name: str, arguments: dict, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, again = seasoned(create(name, **arguments)), create(name, **arguments)
+    x = torch.randn(2, 3, 64, 64)
+    path = exported(model, name, tmp_path / "m.onnx")
+    with torch.no_grad():
+        assert float((again.eval()(x) - model(x)).abs().max()) > 1e-2
+        reopen(again, path, EXAMPLE)
+        torch.testing.assert_close(again.eval()(x), model(x), atol=1e-4, rtol=1e-4)
+
+
+def test_the_shipped_segmenter_is_what_training_starts_from(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    recipe = tmp_path / "mine.toml"
+    text = 'out = "run"\nstart = "polypscope-segmenter"\nfrozen_norms = true\n[[train]]\nroot = "data"\n'
+    recipe.write_text(text)
+    config = load_recipe(recipe)
+    assert config.start == find_card("polypscope-segmenter").weights_path
+    model = build(config).eval()
+    shipped = Segmenter.load()
+    rgb = np.random.default_rng(0).integers(0, 256, (352, 352, 3), dtype=np.uint8)
+    rgb[100:200, 120:220] = (230, 120, 110)
+    with torch.no_grad():
+        told = model((torch.from_numpy(rgb).permute(2, 0, 1)[None].float() - 127) / 128).sigmoid()[0, 0].numpy()
+    np.testing.assert_allclose(told, shipped.predict(rgb).values, atol=1e-4)
+    recipe.write_text(text.replace("frozen_norms = true\n", ""))
+    with pytest.raises(UsageError, match="frozen_norms"):
+        load_recipe(recipe)
+
+
+def test_a_joint_run_takes_the_segmenter_and_keeps_its_own_head(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    path = exported(seasoned(StreamSegmenter("lite0")), "pns_plus_stream", tmp_path / "s.onnx", half=True)
+    model = Joint(StreamSegmenter("lite0"))
+    head = {name: value.clone() for name, value in model.depth.state_dict().items()}
+    stem = model.segmenter.encoder._conv_stem.weight.detach().clone()
+    load_start(model, path)
+    assert not torch.equal(stem, model.segmenter.encoder._conv_stem.weight)
+    assert all(torch.equal(value, head[name]) for name, value in model.depth.state_dict().items())
+
+
+def test_a_depth_head_comes_back_and_its_norms_settle(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    owner = exported(seasoned(StreamSegmenter("lite0")), "pns_plus_stream", tmp_path / "s.onnx")
+    head, again = seasoned(DepthHead()), DepthHead()
+    torch.save({"depth": head.state_dict(), "channels": [24, 40, 96]}, tmp_path / "depth.pt")
+    facts = {"summary": "", "licence": "Apache-2.0"}
+    export_depth(tmp_path / "depth.pt", tmp_path / "d.onnx", owner, "made-depth", facts)
+    rays = torch.nn.functional.normalize(torch.rand(4, 3, 22, 22) + 0.1, dim=1)
+    sizes = ((24, 32), (40, 16), (96, 8), (3, 128))
+    inputs = (*(torch.rand(4, channels, side, side) for channels, side in sizes), rays)
+    reopen(again, tmp_path / "d.onnx", *inputs)
+    with torch.no_grad():
+        expected = head(*inputs)
+        torch.testing.assert_close(again.eval()(*inputs), expected, atol=1e-3, rtol=1e-3)
+        unsettled = float((again.train()(*inputs) - expected).abs().mean())
+        reopen(again, tmp_path / "d.onnx", *inputs)
+        settle_norms(again, lambda: again(*inputs))
+        torch.testing.assert_close(again.eval()(*inputs), expected, atol=1e-3, rtol=1e-3)
+        # In training a norm uses the batch's own statistics: settled ones have just these.
+        torch.testing.assert_close(again.train()(*inputs), expected, atol=1e-2, rtol=1e-2)
+    assert unsettled > 0.05
+
+
+def test_the_shipped_depth_head_is_what_its_training_goes_on_from() -> None:
+    shipped, head = find_card("polypscope-depth").weights_path, DepthHead()
+    torch.manual_seed(0)
+    image = torch.randint(0, 256, (1, 352, 352, 3), dtype=torch.uint8)
+    rays = torch.nn.functional.normalize(torch.rand(1, 22, 22, 3) + 0.1, dim=-1)
+    features = tuple(torch.rand(1, channels, side, side) for channels, side in ((24, 88), (40, 44), (96, 22)))
+    x = (image.permute(0, 3, 1, 2).float() - 127) / 128
+    reopen(head, shipped, *features, x, rays.permute(0, 3, 1, 2))
+    feeds = {"image": image, "rays": rays, **{f"feature_{4 << n}": f for n, f in enumerate(features)}}
+    expected = open_session(shipped).run({name: value.numpy() for name, value in feeds.items()})["ray_mm"]
+    with torch.no_grad():
+        found = head.eval()(*features, x, rays.permute(0, 3, 1, 2))[:, :1].exp().numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+
+def test_a_file_whose_layers_lost_their_names_is_told(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    path = exported(seasoned(create("unet", width=8)), "unet", tmp_path / "u.onnx")
+    content = onnx.load(str(path))
+    kernel = next(tensor for tensor in content.graph.initializer if len(tensor.dims) == 4)
+    for node in content.graph.node:
+        node.input[:] = ["onnx::Conv_7" if name == kernel.name else name for name in node.input]
+    kernel.name = "onnx::Conv_7"
+    onnx.save(content, str(path))
+    card = write_card(path, "made", "unet", find_card(path).input, {"summary": "", "licence": "Apache-2.0"})
+    assert card.sha256 == find_card(path).sha256
+    with pytest.raises(ModelError, match="expected layers with the names of their model, found onnx::Conv_7"):
+        reopen(create("unet", width=8), path, EXAMPLE)
+
+
+def test_files_that_do_not_fit_are_told(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    path = exported(seasoned(StreamSegmenter("lite0")), "pns_plus_stream", tmp_path / "s.onnx")
+    with pytest.raises(ModelError, match=r"s\.onnx: expected .* of shape .*, found"):
+        reopen(StreamSegmenter("lite2"), path, EXAMPLE)
+    with pytest.raises(ModelError, match="expected weights of a UNet"):
+        reopen(create("unet", width=8), path, EXAMPLE)
+    with pytest.raises(MissingInput, match="found nothing there"):
+        reopen(StreamSegmenter("lite0"), tmp_path / "absent.onnx", EXAMPLE)
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(ModelError, match="SHA-256"):
+        reopen(StreamSegmenter("lite0"), path, EXAMPLE)
