@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 
 from polypscope.models import pns_plus, pranet
+from polypscope.models.cumed import CUMED
 from polypscope.models.pns_plus_stream import StreamSegmenter
 from polypscope.models.unet import UNet, UNetPlusPlus
 from polypscope.models.weights import NameMap
@@ -27,6 +28,7 @@ class Entry:
 
 
 MODELS: dict[str, Entry] = {
+    "cumed": Entry(CUMED, "CUMED in Bernal et al. 2017, after Chen et al. 2016"),
     "pns_plus": Entry(
         pns_plus.PNSPlus,
         "Ji et al. 2022, Video Polyp Segmentation",

@@ -40,10 +40,12 @@ def structure_loss(logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
 def deep_supervision(levels: Sequence[Tensor], target: Tensor, weights: Sequence[float] = (1.0, 0.4, 0.3)) -> Tensor:
     """Weighted sum of `structure_loss` over decoder levels, finest first.
 
-    The finest level is compared at half the target's size (the logits carry no more), the others at a quarter.
+    The finest level is compared at half the target's size (the logits carry no more), the others at a quarter. Levels
+    beyond the weights count as much as the last weight, so that none that a network has goes untaught.
     """
     total = torch.zeros((), dtype=torch.float32, device=target.device)
-    for index, (level, share) in enumerate(zip(levels, weights, strict=False)):
+    for index, level in enumerate(levels):
+        share = weights[min(index, len(weights) - 1)]
         truth = nn.functional.interpolate(target, scale_factor=0.5 if index == 0 else 0.25, mode="area")
         guess = nn.functional.interpolate(level.float(), size=truth.shape[-2:], mode="bilinear", align_corners=False)
         total = total + share * structure_loss(guess, truth, boundary_weight(truth))
