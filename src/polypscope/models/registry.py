@@ -10,6 +10,7 @@ from torch import nn
 
 from polypscope.models import pns_plus, pranet
 from polypscope.models.cumed import CUMED
+from polypscope.models.ous import OUS
 from polypscope.models.pns_plus_stream import StreamSegmenter
 from polypscope.models.unet import UNet, UNetPlusPlus
 from polypscope.models.weights import NameMap
@@ -29,6 +30,7 @@ class Entry:
 
 MODELS: dict[str, Entry] = {
     "cumed": Entry(CUMED, "CUMED in Bernal et al. 2017, after Chen et al. 2016"),
+    "ous": Entry(OUS, "OUS in Bernal et al. 2017, after Krizhevsky et al. 2012"),
     "pns_plus": Entry(
         pns_plus.PNSPlus,
         "Ji et al. 2022, Video Polyp Segmentation",
