@@ -20,6 +20,7 @@ SMALL = {
     "pns_plus_stream": {"encoder": "lite0"},
     "unet": {"width": 4},
     "unet_plus_plus": {"width": 4},
+    "uns_uclan": {"width": 4, "hidden": 8},
 }
 CASES = (
     [(name, SMALL.get(name, {})) for name in MODELS]

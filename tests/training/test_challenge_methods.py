@@ -22,6 +22,7 @@ SIDE = 64
 METHODS: dict[str, dict[str, Any]] = {
     "cumed": {"arguments": {"width": 4, "features": 8}},
     "ous": {"arguments": {"width": 0.05, "scales": (1.0, 0.5)}},
+    "uns_uclan": {"arguments": {"width": 8, "hidden": 32}, "point": "peak"},
 }
 STILL = {"scale": (1.0, 1.0), "rotate_deg": 0, "aspect": 0, "shift": 0, "colour": 0, "degrade": 0}
 STILL |= {"highlights": 0, "overlay": 0, "field_of_view": 0, "paste": 0}

@@ -13,6 +13,7 @@ from polypscope.models.cumed import CUMED
 from polypscope.models.ous import OUS
 from polypscope.models.pns_plus_stream import StreamSegmenter
 from polypscope.models.unet import UNet, UNetPlusPlus
+from polypscope.models.uns_uclan import UNSUCLAN
 from polypscope.models.weights import NameMap
 from polypscope.records.errors import UsageError
 
@@ -42,6 +43,7 @@ MODELS: dict[str, Entry] = {
     "pranet": Entry(pranet.PraNet, "Fan et al. 2020, PraNet", authors_names=pranet.AUTHORS_NAMES),
     "unet": Entry(UNet, "Ronneberger et al. 2015, U-Net"),
     "unet_plus_plus": Entry(UNetPlusPlus, "Zhou et al. 2018, UNet++"),
+    "uns_uclan": Entry(UNSUCLAN, "UNS-UCLAN in Bernal et al. 2017"),
 }
 
 
