@@ -18,6 +18,7 @@ SMALL = {
     "cumed": {"width": 4, "features": 4},
     "ous": {"width": 0.03},
     "pns_plus_stream": {"encoder": "lite0"},
+    "snu": {"width": 0.03, "size": 64},
     "unet": {"width": 4},
     "unet_plus_plus": {"width": 4},
     "uns_uclan": {"width": 4, "hidden": 8},

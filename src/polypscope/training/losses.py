@@ -52,6 +52,16 @@ def deep_supervision(levels: Sequence[Tensor], target: Tensor, weights: Sequence
     return total
 
 
+def presence_loss(answers: Sequence[Tensor], target: Tensor, auxiliary: float = 0.3) -> Tensor:
+    """BCE of "there is a polyp" for whole pictures; scalar. Answers (B, 1, 1, 1), target (B, 1, H, W).
+
+    The first answer is the main one; the others count as much as GoogLeNet's auxiliary ones (Szegedy et al. 2015).
+    """
+    there = (target.flatten(1).amax(1) > 0.5).float()
+    told = [nn.functional.binary_cross_entropy_with_logits(one.float().flatten(), there) for one in answers]
+    return told[0] + auxiliary * sum(told[1:], torch.zeros_like(told[0]))
+
+
 RELIEF = ((1, 2.0), (2, 0.6), (4, 0.4), (8, 0.3))  # pixels apart, and how much their difference counts
 
 
