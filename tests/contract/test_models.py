@@ -14,11 +14,20 @@ ort = pytest.importorskip("onnxruntime", reason="inference needs onnxruntime")
 from polypscope.models.registry import MODELS, create  # noqa: E402
 from polypscope.records.errors import UsageError  # noqa: E402
 
-SMALL = {"unet": {"width": 4}, "unet_plus_plus": {"width": 4}, "pns_plus_stream": {"encoder": "lite0"}}
+SMALL = {
+    "cumed": {"width": 4, "features": 4},
+    "ous": {"width": 0.03},
+    "pns_plus_stream": {"encoder": "lite0"},
+    "snu": {"width": 0.03, "size": 64},
+    "unet": {"width": 4},
+    "unet_plus_plus": {"width": 4},
+    "uns_uclan": {"width": 4, "hidden": 8},
+}
 CASES = (
     [(name, SMALL.get(name, {})) for name in MODELS]
     + [("pns_plus", {"strategy": strategy, "norm_size": None}) for strategy in ("", "L", "L→L", "L→G", "G→G")]
     + [("pns_plus", {"groups": groups, "norm_size": None}) for groups in (1, 8)]
+    + [("cumed", {"encoder": "lite0"})]
 )
 
 

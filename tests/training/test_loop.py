@@ -5,9 +5,8 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-import cv2
-import numpy as np
 import pytest
+from discs import draw_pairs
 
 torch = pytest.importorskip("torch", reason="training needs the train extra")
 
@@ -17,24 +16,9 @@ from polypscope.training.loop import train  # noqa: E402
 from polypscope.training.windows import list_windows  # noqa: E402
 
 
-def _draw_pairs(root: Path, count: int, size: int = 32) -> None:
-    """Pink noise with one darker disc per picture, and its mask."""
-    rng = np.random.default_rng(0)
-    for folder in ("images", "masks"):
-        (root / folder).mkdir(parents=True)
-    for index in range(count):
-        mask = np.zeros((size, size), np.uint8)
-        centre = tuple(int(v) for v in rng.integers(size // 4, 3 * size // 4, 2))
-        cv2.circle(mask, centre, int(rng.integers(size // 8, size // 4)), 255, -1)
-        picture = np.full((size, size, 3), (120, 120, 200), np.float32) + rng.normal(0, 8, (size, size, 3))
-        picture[mask > 0] *= 0.45
-        cv2.imwrite(str(root / "images" / f"{index}.png"), np.clip(picture, 0, 255).astype(np.uint8))
-        cv2.imwrite(str(root / "masks" / f"{index}.png"), mask)
-
-
 def _recipe(tmp_path: Path, out: str, **changes: object) -> TrainConfig:
     if not (tmp_path / "data").exists():
-        _draw_pairs(tmp_path / "data", 8)
+        draw_pairs(tmp_path / "data", 8)
     still = {"scale": (1.0, 1.0), "rotate_deg": 0, "aspect": 0, "shift": 0, "colour": 0, "degrade": 0}
     still |= {"highlights": 0, "overlay": 0, "field_of_view": 0, "paste": 0}
     fields = {
@@ -123,7 +107,7 @@ def test_the_shipped_recipes_are_valid() -> None:
 
 def test_windows_train_a_network_that_takes_clips(tmp_path: Path) -> None:
     for clip in ("case1", "case2"):
-        _draw_pairs(tmp_path / clip, 4)
+        draw_pairs(tmp_path / clip, 4)
         for ours, theirs in (("images", "Frame"), ("masks", "GT")):
             target = tmp_path / "sun" / theirs / clip
             target.parent.mkdir(parents=True, exist_ok=True)

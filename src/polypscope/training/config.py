@@ -71,7 +71,7 @@ class Optimiser(_Table):
     ema: float = Field(default=0.998, ge=0, lt=1)
     clip: float = Field(default=2.0, gt=0, description="largest norm of the gradient")
     clamp: float | None = Field(default=None, description="largest value of a gradient, instead of `clip`")
-    loss: Literal["structure", "bce"] = "structure"
+    loss: Literal["structure", "bce", "presence"] = "structure"
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         default="auto", description="what networks compute in; auto: bfloat16 where the processor has it"
     )

@@ -28,7 +28,7 @@ from polypscope.records.errors import MissingInput, UsageError
 from polypscope.training.config import Source, TrainConfig
 from polypscope.training.data import Batches, Stills, decoded
 from polypscope.training.joint import Joint, Mixed, joint_loss, simulated_count
-from polypscope.training.losses import deep_supervision
+from polypscope.training.losses import deep_supervision, presence_loss
 from polypscope.training.pictures import contact_sheet
 from polypscope.training.precision import reduced
 from polypscope.training.processes import Processes, joined
@@ -184,6 +184,11 @@ def build(config: TrainConfig) -> nn.Module:
         model.encoder.load_state_dict(imagenet_state(model.encoder.variant), strict=False)
     if MODELS[config.model.name].clip != (config.window is not None):
         raise UsageError(f"Recipe: expected `window` for a network that takes clips only, found {config.model.name}.")
+    if MODELS[config.model.name].presence != (config.optimiser.loss == "presence"):
+        raise UsageError(
+            'Recipe: expected `loss = "presence"` for a network that judges whole pictures only, found '
+            f'{config.model.name} with "{config.optimiser.loss}".'
+        )
     if config.simulated is not None:
         if not isinstance(model, StreamSegmenter):
             raise UsageError(f"Recipe: expected pns_plus_stream beside [simulated], found {config.model.name}.")
@@ -272,6 +277,8 @@ def training_step(model: nn.Module, batch: Sequence[Tensor], config: TrainConfig
     truth = mask.float() / 255
     if config.window is not None:
         levels, truth = [levels.flatten(0, 1)], truth.flatten(0, 1)
+    if config.optimiser.loss == "presence":
+        return presence_loss(levels, truth)
     if config.optimiser.loss == "bce":
         return nn.functional.binary_cross_entropy_with_logits(levels[0].float(), truth)
     return deep_supervision(levels, truth)

@@ -40,14 +40,26 @@ def structure_loss(logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
 def deep_supervision(levels: Sequence[Tensor], target: Tensor, weights: Sequence[float] = (1.0, 0.4, 0.3)) -> Tensor:
     """Weighted sum of `structure_loss` over decoder levels, finest first.
 
-    The finest level is compared at half the target's size (the logits carry no more), the others at a quarter.
+    The finest level is compared at half the target's size (the logits carry no more), the others at a quarter. Levels
+    beyond the weights count as much as the last weight, so that none that a network has goes untaught.
     """
     total = torch.zeros((), dtype=torch.float32, device=target.device)
-    for index, (level, share) in enumerate(zip(levels, weights, strict=False)):
+    for index, level in enumerate(levels):
+        share = weights[min(index, len(weights) - 1)]
         truth = nn.functional.interpolate(target, scale_factor=0.5 if index == 0 else 0.25, mode="area")
         guess = nn.functional.interpolate(level.float(), size=truth.shape[-2:], mode="bilinear", align_corners=False)
         total = total + share * structure_loss(guess, truth, boundary_weight(truth))
     return total
+
+
+def presence_loss(answers: Sequence[Tensor], target: Tensor, auxiliary: float = 0.3) -> Tensor:
+    """BCE of "there is a polyp" for whole pictures; scalar. Answers (B, 1, 1, 1), target (B, 1, H, W).
+
+    The first answer is the main one; the others count as much as GoogLeNet's auxiliary ones (Szegedy et al. 2015).
+    """
+    there = (target.flatten(1).amax(1) > 0.5).float()
+    told = [nn.functional.binary_cross_entropy_with_logits(one.float().flatten(), there) for one in answers]
+    return told[0] + auxiliary * sum(told[1:], torch.zeros_like(told[0]))
 
 
 RELIEF = ((1, 2.0), (2, 0.6), (4, 0.4), (8, 0.3))  # pixels apart, and how much their difference counts
