@@ -103,8 +103,8 @@ def _stored(path: Path) -> dict[str, Tensor]:
             continue
         if not name and values.ndim == 4:
             raise ModelError(
-                f"{path}: expected layers with the names of their model, found {tensor.name}; write the file again with "
-                "the present `polypscope export`."
+                f"{path}: expected layers with the names of their model, found {tensor.name}; write the file again "
+                "with the present `polypscope export`."
             )
         weights[name] = torch.from_numpy(values.astype(np.float32))
     return weights
