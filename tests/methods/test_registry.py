@@ -7,15 +7,33 @@ import sys
 
 import numpy as np
 import pytest
-from scenes_of_mucosa import bright_disk, flat
+from scenes_of_mucosa import bright_disk, flat, mucosa
 
-from polypscope.methods.registry import METHODS, load_method
+from polypscope.methods.method import Method
+from polypscope.methods.registry import METHODS, find_trainer, load_method
 from polypscope.records.errors import UsageError
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_a_method_gives_detections_inside_the_frame_best_first(name: str) -> None:
-    method = load_method(name)
+def _pictures() -> list[tuple[np.ndarray, np.ndarray]]:
+    """Disks of several places, and as many pictures without."""
+    y, x = np.mgrid[:250, :310]
+    out = []
+    for seed in range(6):
+        place = (110 + 10 * seed, 100 + 5 * seed)
+        out.append((bright_disk(310, 250, place, 42, seed=seed), np.hypot(x - place[0], y - place[1]) < 42))
+        uneven = (1 + 0.25 * np.sin(x / 15 + seed)).astype(np.float32)
+        out.append((mucosa(310, 250, seed=20 + seed, shade=uneven), np.zeros((250, 310), bool)))
+    return out
+
+
+@pytest.fixture(scope="module", params=METHODS)
+def method(request: pytest.FixtureRequest) -> Method:
+    """Each method, trained on drawn pictures if it has to be."""
+    entry = METHODS[request.param]
+    return find_trainer(request.param)(_pictures()) if entry.trains else load_method(request.param)
+
+
+def test_a_method_gives_detections_inside_the_frame_best_first(method: Method) -> None:
     rgb = bright_disk(310, 250, (120, 110), 42)
     before = rgb.copy()
     look = method.look(rgb)
@@ -36,9 +54,7 @@ def test_a_method_gives_detections_inside_the_frame_best_first(name: str) -> Non
     assert [d.point_xy for d in again] == [d.point_xy for d in look.detections]
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_a_tiny_or_black_frame_is_no_trouble(name: str) -> None:
-    method = load_method(name)
+def test_a_tiny_or_black_frame_is_no_trouble(method: Method) -> None:
     assert method(flat(64, 48, 0)) == ()
     method(flat(9, 8, 100))
 

@@ -34,6 +34,7 @@ def detect(
     out: Path,
     *,
     method: str = "cvc-clinic",
+    trained: Path | None = None,
     most: int | None = None,
     least: float = 0.0,
     maps: Path | None = None,
@@ -43,7 +44,8 @@ def detect(
     The CSV has a row (frame, x, y, score) per location, best first, and a column video where several videos or folders
     were given; `polypscope evaluate detection TRUTH OUT.csv` scores it. A frame is named as its picture is, or numbered
     from 0 in a video. Methods: cvc-clinic (hand-crafted: valleys around a protruding surface vote for its centre,
-    WM-DOVA). They are here to be compared with; `polypscope analyze` finds far more.
+    WM-DOVA); etis-larib (hybrid: round shapes of a polyp's size, then their texture; trained first, by `polypscope
+    train` with a recipe of kind "detector"). They are here to be compared with; `polypscope analyze` finds far more.
 
     Parameters
     ----------
@@ -54,6 +56,8 @@ def detect(
         The CSV file to write; run.json is written beside it.
     method
         Name of the method.
+    trained
+        The .npz that training wrote, for a method that learns; none ships.
     most
         Keep at most so many locations per frame, the best; as many as the method gives if not given.
     least
@@ -78,17 +82,19 @@ def detect(
         raise UsageError(f"--most: expected at least 1, found {most}; give the number of locations per frame.")
     if not 0 <= least <= 1:
         raise UsageError(f"--least: expected a score from 0 to 1, found {least:g}; give the lowest score to keep.")
-    look = load_method(method)
+    look = load_method(method, trained)
     sources = find_sources([input])
     names = unique_names(sources)
     failures: list[str] = []
     frames = detections = 0
-    arguments = {"input": input, "out": out, "method": method, "most": most, "least": least, "maps": maps}
+    arguments = {"input": input, "out": out, "method": method, "trained": trained, "most": most, "least": least}
     with (
-        RunLog(out.parent, "detect", arguments) as log,
+        RunLog(out.parent, "detect", {**arguments, "maps": maps}) as log,
         DetectionsStream(out, videos=len(sources) > 1) as stream,
         progress("detecting", _count(sources), "frames") as ticker,
     ):
+        if trained is not None:
+            log.add_input(trained)
         for source, name in zip(sources, names, strict=True):
             for frame, rgb in _frames(source, failures, log):
                 seen = look.look(rgb)
