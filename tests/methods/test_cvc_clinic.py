@@ -15,7 +15,8 @@ from scenes_of_mucosa import bright_disk, flat, mucosa
 
 from polypscope.io.images import read_rgb
 from polypscope.io.masks import read_mask
-from polypscope.methods.cvc_clinic import CvcClinic, Dova, accumulate, maxima
+from polypscope.methods.cvc_clinic import CvcClinic, Dova, accumulate
+from polypscope.methods.peaks import maxima
 from polypscope.methods.valleys import Valleys, find_valleys, without_vessels
 from polypscope.records.errors import RecordError
 

@@ -43,9 +43,13 @@ def detect(
 
     The CSV has a row (frame, x, y, score) per location, best first, and a column video where several videos or folders
     were given; `polypscope evaluate detection TRUTH OUT.csv` scores it. A frame is named as its picture is, or numbered
-    from 0 in a video. Methods: cvc-clinic (hand-crafted: valleys around a protruding surface vote for its centre,
-    WM-DOVA); etis-larib (hybrid: round shapes of a polyp's size, then their texture; trained first, by `polypscope
-    train` with a recipe of kind "detector"). They are here to be compared with; `polypscope analyze` finds far more.
+    from 0 in a video. The methods are here to be compared with; `polypscope analyze` finds far more.
+
+    cvc-clinic: hand-crafted; valleys around a protruding surface vote for its centre (WM-DOVA).
+    etis-larib: hybrid; round shapes of a polyp's size, then their texture; is trained first.
+    pls: hybrid; presence by similar pictures, four places by elliptical contrast; is trained first.
+
+    To train one: `polypscope train` with a recipe of kind "detector".
 
     Parameters
     ----------

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polypscope.methods.method import Look, Method, check_frame
+from polypscope.methods.peaks import maxima
 from polypscope.methods.tissue import find_highlights, find_view, paint_over, shrink, standard_size
 from polypscope.methods.valleys import Valleys, find_valleys, without_vessels
 from polypscope.records import Detection
@@ -219,19 +220,3 @@ class CvcClinic(Method):
         )
         whole = cv2.resize(energy, (width, height), interpolation=cv2.INTER_LINEAR)
         return Look(detections, np.clip(whole, 0, 1).astype(np.float32))
-
-
-def maxima(energy: Plane, apart_px: int, most: int, least: float) -> list[tuple[int, int, float]]:
-    """(x, y, energy) of the highest local maxima above `least`, at least `apart_px` from one another, best first."""
-    size = 2 * apart_px + 1
-    disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (size, size))
-    top = (energy >= cv2.dilate(energy, disc)) & (energy > least)
-    found: list[tuple[int, int, float]] = []
-    rows, columns = np.nonzero(top)
-    for i in np.argsort(-energy[rows, columns], kind="stable"):
-        x, y = int(columns[i]), int(rows[i])
-        if all((x - a) ** 2 + (y - b) ** 2 >= apart_px**2 for a, b, _ in found):  # a plateau has many equal pixels
-            found.append((x, y, float(energy[y, x])))
-            if len(found) == most:
-                break
-    return found

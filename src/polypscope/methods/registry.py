@@ -46,6 +46,12 @@ METHODS: dict[str, Entry] = {
         "polypscope.methods.etis_larib:EtisLarib",
         "polypscope.methods.etis_larib:train_etis_larib",
     ),
+    "pls": Entry(
+        "hybrid: presence by similar pictures (JCD, Tamura), places by elliptical contrast; is trained first",
+        "Bernal et al. 2017, team PLS of the challenge; no paper of its own",
+        "polypscope.methods.pls:Pls",
+        "polypscope.methods.pls:train_pls",
+    ),
 }
 
 

@@ -25,7 +25,7 @@ def read_arrays(path: Path, method: str, names: tuple[str, ...]) -> dict[str, ND
     """The named arrays of a file that was written for this method; nothing in it is ever executed."""
     path = require_file(path, f"trained file of {method}")
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             owner = str(file["method"]) if "method" in file else ""
             if owner != method:
                 raise InputError(
