@@ -138,6 +138,11 @@ COMMANDS: tuple[Command, ...] = (
         "Score detectors by the MICCAI 2015 study: counts, latency, curves, alarms, breakdowns, statistics, report.",
     ),
     Command(
+        "detect",
+        "polypscope.api.detect:detect",
+        "Find polyps by a published method of the MICCAI 2015 challenge, without a network, and write them as CSV.",
+    ),
+    Command(
         "fuse",
         "polypscope.api.fuse:fuse",
         "Combine detectors by union, saliency map or voting; with --search try all subsets and rank them.",

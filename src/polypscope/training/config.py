@@ -166,8 +166,23 @@ class DepthConfig(_Table):
     threads: int = 2
 
 
-Recipe = TrainConfig | MemoryConfig | DepthConfig
-KINDS: dict[str, type[Recipe]] = {"images": TrainConfig, "memory": MemoryConfig, "depth": DepthConfig}
+class DetectorConfig(_Table):
+    """A method of the MICCAI 2015 challenge that learns without torch, and what it learns from."""
+
+    kind: Literal["detector"]
+    method: str = Field(description="a trainable method of `polypscope detect`")
+    out: Path
+    every: int = Field(default=1, gt=0, description="take only every so many-th picture of each source")
+    train: tuple[Source, ...] = Field(min_length=1)
+
+
+Recipe = TrainConfig | MemoryConfig | DepthConfig | DetectorConfig
+KINDS: dict[str, type[Recipe]] = {
+    "images": TrainConfig,
+    "memory": MemoryConfig,
+    "depth": DepthConfig,
+    "detector": DetectorConfig,
+}
 
 
 def load_config(path: Path) -> TrainConfig:
@@ -217,7 +232,7 @@ def _resolved(config: Recipe, base: Path) -> Recipe:
                 update={"folder": _absolute(config.simulated.folder, base)}
             )
         update["validate_on"] = tuple(entry.under(base) for entry in config.validate_on)
-    else:
+    elif not isinstance(config, DetectorConfig):
         update["simulated"] = _absolute(config.simulated, base)
     if not isinstance(config, DepthConfig):
         update["train"] = tuple(entry.under(base) for entry in config.train)

@@ -1,0 +1,201 @@
+"""ETIS-LARIB: shapes, texture and boosting each against an obvious version, and the whole on drawn pictures."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from scenes_of_mucosa import bright_disk, flat, mucosa
+
+from polypscope.methods.boosting import best_split, fit_stumps
+from polypscope.methods.etis_larib import EtisLarib, train_etis_larib
+from polypscope.methods.haralick import FEATURES, cooccurrence, haralick, texture
+from polypscope.methods.hough import Ellipse, SizePrior, find_edges, find_ellipses
+from polypscope.methods.trained import write_arrays
+from polypscope.records.errors import DamagedInput, InputError, MissingInput, RecordError
+
+WIDE = SizePrior(math.log(22), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("axes", "angle_deg"), [((22, 22), 0), ((30, 19), 0), ((30, 19), 45), ((30, 19), 90), ((30, 19), 135)]
+)
+def test_a_drawn_ellipse_is_the_best_one_found(axes: tuple[int, int], angle_deg: int) -> None:
+    grey = np.full((110, 140), 90, np.uint8)
+    cv2.ellipse(grey, (70, 55), axes, angle_deg, 0, 360, 150, -1, cv2.LINE_AA)
+    noisy = np.clip(grey + np.random.default_rng(0).normal(0, 3, grey.shape), 0, 255).astype(np.uint8)
+    found = find_ellipses(find_edges(noisy, np.ones(grey.shape, bool)), grey.shape, WIDE)
+    best = found[0]
+    assert math.hypot(best.x - 70, best.y - 55) < 4
+    assert best.radius == pytest.approx(math.sqrt(axes[0] * axes[1]), rel=0.12)
+    if axes[0] != axes[1]:
+        assert best.aspect > 1
+        assert best.angle == pytest.approx(math.radians(angle_deg))
+    else:
+        assert best.aspect == 1
+    assert all(a.support >= b.support for a, b in itertools.pairwise(found))
+
+
+def test_the_size_prior_decides_between_two_circles() -> None:
+    grey = np.full((110, 160), 90, np.uint8)
+    cv2.circle(grey, (45, 55), 14, 150, -1, cv2.LINE_AA)
+    cv2.circle(grey, (110, 55), 34, 150, -1, cv2.LINE_AA)
+    edges = find_edges(grey, np.ones(grey.shape, bool))
+    small = find_ellipses(edges, grey.shape, SizePrior(math.log(14), 0.3))[0]
+    large = find_ellipses(edges, grey.shape, SizePrior(math.log(34), 0.3))[0]
+    assert abs(small.x - 45) < 4
+    assert abs(large.x - 110) < 4
+
+
+def test_an_ellipse_knows_what_it_contains() -> None:
+    tall = Ellipse(10, 10, 4, 4.0, math.pi / 2)  # half axes 8 and 2
+    inside = tall.contains(np.array([10.0, 10.0, 11.9, 12.1]), np.array([17.9, 18.1, 10.0, 10.0]))
+    assert inside.tolist() == [True, False, True, False]
+
+
+def _obvious_features(p: np.ndarray) -> dict[str, float]:
+    """Haralick's formulas, each written out over the whole matrix."""
+    n = len(p)
+    i, j = np.mgrid[:n, :n]
+    log = lambda v: np.log(np.where(v > 0, v, 1))
+    px, py = p.sum(1), p.sum(0)
+    mean = (i * p).sum()
+    plus = np.array([p[i + j == k].sum() for k in range(2 * n - 1)])
+    minus = np.array([p[abs(i - j) == k].sum() for k in range(n)])
+    k, d = np.arange(2 * n - 1), np.arange(n)
+    hx, hxy = -(px * log(px)).sum(), -(p * log(p)).sum()
+    outer = np.outer(px, py)
+    hxy1, hxy2 = -(p * log(outer)).sum(), -(outer * log(outer)).sum()
+    return {
+        "angular second moment": (p**2).sum(),
+        "contrast": ((i - j) ** 2 * p).sum(),
+        "correlation": (((i - mean) * (j - mean) * p).sum()) / ((i - mean) ** 2 * p).sum(),
+        "variance": ((i - mean) ** 2 * p).sum(),
+        "inverse difference moment": (p / (1 + (i - j) ** 2)).sum(),
+        "sum average": (k * plus).sum(),
+        "sum variance": ((k - (k * plus).sum()) ** 2 * plus).sum(),
+        "sum entropy": -(plus * log(plus)).sum(),
+        "entropy": hxy,
+        "difference variance": ((d - (d * minus).sum()) ** 2 * minus).sum(),
+        "difference entropy": -(minus * log(minus)).sum(),
+        "information measure 1": (hxy - hxy1) / hx,
+        "information measure 2": math.sqrt(max(0, 1 - math.exp(-2 * (hxy2 - hxy)))),
+    }
+
+
+def test_cooccurrence_and_features_equal_the_formulas() -> None:
+    rng = np.random.default_rng(5)
+    grey = rng.integers(0, 8, (14, 17)).astype(np.uint8)
+    inside = rng.random(grey.shape) < 0.8
+    for dy, dx in ((0, 1), (-2, 2), (-1, 0), (-3, -3)):
+        counts = np.zeros((8, 8))
+        for y in range(14):
+            for x in range(17):
+                if 0 <= y + dy < 14 and 0 <= x + dx < 17 and inside[y, x] and inside[y + dy, x + dx]:
+                    counts[grey[y, x], grey[y + dy, x + dx]] += 1
+                    counts[grey[y + dy, x + dx], grey[y, x]] += 1
+        expected = counts / counts.sum()
+        found = cooccurrence(grey, inside, dy, dx, 8)
+        assert np.allclose(found, expected)
+        formulas = _obvious_features(expected)
+        assert haralick(found) == pytest.approx([formulas[name] for name in FEATURES], abs=1e-9)
+
+
+def test_texture_of_nothing_and_of_one_colour_is_finite() -> None:
+    grey = np.full((20, 20), 77, np.uint8)
+    for inside in (np.zeros((20, 20), bool), np.ones((20, 20), bool)):
+        assert np.isfinite(texture(grey, inside)).all()
+
+
+def test_the_best_split_equals_trying_all() -> None:
+    rng = np.random.default_rng(1)
+    binned = rng.integers(0, 6, (3, 60)).astype(np.uint8)
+    sign = np.where(binned[1] + rng.normal(0, 1.5, 60) > 3, 1.0, -1.0)
+    weight = rng.random(60)
+    weight /= weight.sum()
+    errors = {}
+    for f in range(3):
+        for cut in range(5):
+            low = binned[f] <= cut
+            answer = np.zeros(60)
+            for part in (low, ~low):
+                answer[part] = np.average(sign[part], weights=weight[part])
+            errors[f, cut] = (weight * (sign - answer) ** 2).sum()
+    f, cut, low_mean, _ = best_split(binned, sign, weight, 5)
+    assert errors[f, cut] == pytest.approx(min(errors.values()))
+    below = binned[f] <= cut
+    assert low_mean == pytest.approx(np.average(sign[below], weights=weight[below]))
+
+
+def test_boosting_learns_a_disc_and_needs_both_classes() -> None:
+    rng = np.random.default_rng(2)
+    values = rng.normal(0, 1, (1200, 4))
+    inside = np.hypot(values[:, 0], values[:, 2]) < 1
+    stumps = fit_stumps(values[:800], inside[:800], rounds=120)
+    right = (stumps.probability(values[800:]) > 0.5) == inside[800:]
+    assert right.mean() > 0.9
+    assert set(stumps.feature[:2].tolist()) <= {0, 2}
+    with pytest.raises(RecordError, match="with and without polyp"):
+        fit_stumps(values, np.ones(1200, bool))
+
+
+def _drawn(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """A disk whose surface is grainy, beside one of equal shape whose surface is not: only texture tells them apart."""
+    rng = np.random.default_rng(seed)
+    left = bool(rng.integers(2))
+    places = [(75.0, 90.0), (195.0, 90.0)]
+    rgb = np.concatenate(
+        [bright_disk(135, 180, (75, 90), 34, seed=seed), bright_disk(135, 180, (60, 90), 34, seed=seed + 1)], axis=1
+    )
+    centre = places[0 if left else 1]
+    y, x = np.mgrid[:180, :270]
+    mask = np.hypot(x - centre[0], y - centre[1]) < 34
+    grain = rng.normal(0, 22, (90, 135)).repeat(2, 0).repeat(2, 1)[..., None]
+    return np.clip(rgb + grain * mask[..., None], 0, 255).astype(np.uint8), mask
+
+
+@pytest.fixture(scope="module")
+def trained() -> EtisLarib:
+    return train_etis_larib((_drawn(seed) for seed in range(12)), rounds=30)
+
+
+def test_texture_tells_two_equal_shapes_apart(trained: EtisLarib) -> None:
+    hits = []
+    for seed in range(100, 106):
+        rgb, mask = _drawn(seed)
+        found = trained(rgb)
+        assert found
+        x, y = found[0].point_xy
+        hits.append(bool(mask[int(y), int(x)]))
+        assert found[0].box is not None
+        assert found[0].box.contains(x, y)
+    assert sum(hits) >= 5
+    assert trained(flat(200, 150)) == ()
+
+
+def test_a_trained_file_comes_back_equal_and_others_are_refused(trained: EtisLarib, tmp_path: Path) -> None:
+    path = trained.save(tmp_path / "a.npz")
+    rgb, _ = _drawn(7)
+    again = EtisLarib.load(path)
+    assert [(d.point_xy, d.score) for d in again(rgb)] == [(d.point_xy, d.score) for d in trained(rgb)]
+    with pytest.raises(MissingInput):
+        EtisLarib.load(tmp_path / "absent.npz")
+    (tmp_path / "text.npz").write_text("hello")
+    with pytest.raises(DamagedInput, match="found something else"):
+        EtisLarib.load(tmp_path / "text.npz")
+    write_arrays(tmp_path / "other.npz", "pls", {})
+    with pytest.raises(InputError, match="trained for etis-larib, found pls"):
+        EtisLarib.load(tmp_path / "other.npz")
+    np.savez(tmp_path / "evil.npz", method=np.array([{"a": 1}], dtype=object))
+    with pytest.raises(DamagedInput):
+        EtisLarib.load(tmp_path / "evil.npz")
+
+
+def test_training_without_polyps_is_refused() -> None:
+    rgb = mucosa(120, 90)
+    with pytest.raises(InputError, match="pictures with a polyp, found 0"):
+        train_etis_larib([(rgb, np.zeros((90, 120), bool))] * 4)

@@ -1,0 +1,183 @@
+"""PLS: global features against their definitions, the search, the elliptical energy, and the whole."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scenes_of_mucosa import bright_disk, flat, mucosa
+
+from polypscope.methods.global_features import cedd, fcth, fuzzy_colours, jcd, tamura, tanimoto
+from polypscope.methods.pls import Pls, elliptical_energy, rank_votes, train_pls
+from polypscope.records.errors import DamagedInput, InputError
+
+RED, GREEN = 3 + 1, 12 + 1  # the full shades of their colours
+
+
+@pytest.mark.parametrize(
+    ("rgb", "bin_"),
+    [
+        ((255, 255, 255), 0), ((128, 128, 128), 1), ((0, 0, 0), 2), ((255, 0, 0), RED), ((0, 255, 0), GREEN),
+        ((255, 200, 200), 3), ((90, 0, 0), 5), ((0, 0, 255), 3 + 3 * 5 + 1), ((255, 0, 255), 3 + 3 * 6 + 1),
+    ],
+)  # fmt: skip
+def test_plain_colours_fall_in_their_bins(rgb: tuple[int, int, int], bin_: int) -> None:
+    members = fuzzy_colours(np.array([rgb], np.float64))[0]
+    assert int(members.argmax()) == bin_
+
+
+@given(st.tuples(*[st.integers(0, 255)] * 3))
+def test_every_colour_belongs_somewhere(rgb: tuple[int, int, int]) -> None:
+    members = fuzzy_colours(np.array([rgb], np.float64))[0]
+    assert members.shape == (24,)
+    assert (members >= 0).all()
+    assert members.sum() > 0.2
+
+
+def _stripes(kind: str) -> np.ndarray:
+    y, x = np.mgrid[:160, :160]
+    steps = {"horizontal": y % 4 >= 2, "vertical": x % 4 >= 2, "checks": (x % 4 >= 2) ^ (y % 4 >= 2)}[kind]
+    return np.repeat(np.where(steps, 220, 60).astype(np.uint8)[..., None], 3, axis=2)
+
+
+@pytest.mark.parametrize(("kind", "edge"), [("horizontal", 2), ("vertical", 3), ("checks", 1)])
+def test_edges_fall_in_their_kinds(kind: str, edge: int) -> None:
+    table = cedd(_stripes(kind)).reshape(6, 24).sum(axis=1)
+    assert int(table.argmax()) == edge
+    assert cedd(flat(160, 160, 128)).reshape(6, 24)[0].sum() == pytest.approx(1)
+    assert fcth(flat(160, 160, 128)).reshape(8, 24)[0].sum() == pytest.approx(1)
+
+
+def test_fine_checks_are_rough_both_ways_for_fcth() -> None:
+    y, x = np.mgrid[:160, :160]
+    fine = np.repeat(np.where((x + y) % 2, 250, 10).astype(np.uint8)[..., None], 3, axis=2)
+    table = fcth(fine).reshape(8, 24).sum(axis=1)
+    assert int(table.argmax()) == 1  # only the diagonal band has energy
+    lines = np.repeat(np.where(y % 2, 250, 10).astype(np.uint8)[..., None], 3, axis=2)
+    assert int(fcth(lines).reshape(8, 24).sum(axis=1).argmax()) == 4
+
+
+def test_the_joint_descriptor_keeps_what_both_know() -> None:
+    for rgb in (mucosa(200, 150), _stripes("vertical")):
+        joint = jcd(rgb).reshape(7, 24)
+        edges, textures = cedd(rgb).reshape(6, 24), fcth(rgb).reshape(8, 24)
+        assert np.allclose(joint[0], (edges[0] + textures[0] + textures[4]) / 2)
+        assert np.allclose(joint[3], (edges[3] + textures[2] + textures[6]) / 2)
+        assert np.allclose(joint[6], edges[1])
+
+
+def test_tamura_sees_coarseness_contrast_and_direction() -> None:
+    y, x = np.mgrid[:160, :160].astype(np.float64)
+
+    def waves(length: float, size: float, along: np.ndarray) -> np.ndarray:
+        return tamura(
+            np.repeat((128 + size * np.sin(2 * np.pi * along / length)).astype(np.uint8)[..., None], 3, axis=2)
+        )
+
+    assert waves(40, 60, x)[0] > 1.5 * waves(6, 60, x)[0]
+    assert waves(20, 90, x)[1] > 1.5 * waves(20, 30, x)[1]
+    horizontal, vertical = waves(12, 90, y)[2:], waves(12, 90, x)[2:]
+    assert horizontal.argmax() != vertical.argmax()
+    assert horizontal.max() > 0.8
+    assert horizontal.sum() == pytest.approx(1)
+
+
+def test_tanimoto_is_a_distance_from_0_to_1() -> None:
+    one = np.array([0.5, 0.5, 0.0])
+    found = tanimoto(one, np.array([[0.5, 0.5, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]))
+    assert found == pytest.approx([0, 1, 1 - 0.5 / (0.5 + 1 - 0.5)])
+
+
+def test_votes_fall_with_the_rank_and_are_fair_to_the_rarer_class() -> None:
+    distance = np.arange(4, dtype=np.float64)
+    assert rank_votes(distance, np.array([True, True, False, False])) > 0.7
+    assert rank_votes(distance, np.array([False, False, True, True])) < 0.3
+    rare = np.array([False] + [True] * 9)  # the nearest of ten is the only one of its class
+    assert rank_votes(np.arange(10.0), rare) < 0.2
+
+
+@pytest.mark.parametrize("place", [(120, 100), (200, 130)])
+def test_a_bright_disk_has_the_highest_energy(place: tuple[int, int]) -> None:
+    rgb = bright_disk(310, 250, place, 42)
+    energy = elliptical_energy(rgb)
+    y, x = np.unravel_index(int(energy.argmax()), energy.shape)
+    scale = 310 / energy.shape[1]
+    assert math.hypot(x * scale - place[0], y * scale - place[1]) < 20
+    assert energy.max() > 3 * np.median(energy)
+
+
+def test_energy_equals_means_taken_one_by_one() -> None:
+    """At one place of a picture without border or flare, against discs and rings painted by hand."""
+    rng = np.random.default_rng(3)
+    rgb = cv2.resize(rng.integers(70, 180, (9, 9, 3)).astype(np.uint8), (192, 192), interpolation=cv2.INTER_CUBIC)
+    rgb[..., 0] = np.maximum(rgb[..., 0], rgb[..., 1:].max(axis=2))  # mucosa is red
+    import polypscope.methods.pls as module
+
+    single = {"RADII_PX": (8.0,), "SHAPES": ((1.0, 0.0),)}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in single.items():
+            patch.setattr(module, name, value)
+        module._kernels.cache_clear()
+        energy = elliptical_energy(rgb)
+    module._kernels.cache_clear()
+    planes = cv2.resize(
+        cv2.cvtColor(rgb, cv2.COLOR_RGB2YCrCb).astype(np.float32), (64, 64), interpolation=cv2.INTER_AREA
+    )
+    spread = np.maximum(planes.reshape(-1, 3).std(axis=0), 2)
+    y, x = np.mgrid[:64, :64]
+    expected = np.zeros((64, 64), np.float32)
+    for cy in range(64):
+        for cx in range(64):
+            distance = np.hypot(y - cy, x - cx) / 8
+            disc, ring = distance <= 0.9, (distance > 1.1) & (distance <= 1.5)
+            d = (planes[disc].mean(axis=0) - planes[ring].mean(axis=0)) / spread
+            expected[cy, cx] = min(max(d[0], 0) * (1 + math.hypot(d[1], d[2])) / 4, 1)
+    middle = slice(20, 44)
+    assert np.allclose(cv2.GaussianBlur(expected, (0, 0), 1.0)[middle, middle], energy[middle, middle], atol=0.02)
+
+
+def _two_kinds(count: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Disks on mucosa, and mucosa of a greyer kind without."""
+    out = []
+    for seed in range(count):
+        rgb = bright_disk(200, 160, (90, 80), 30, seed=seed)
+        y, x = np.mgrid[:160, :200]
+        out.append((rgb, np.hypot(x - 90, y - 80) < 30))
+        grey = (0.5 * mucosa(200, 160, seed=50 + seed) + 60).astype(np.uint8)
+        out.append((grey, np.zeros((160, 200), bool)))
+    return out
+
+
+@pytest.fixture(scope="module")
+def trained() -> Pls:
+    return train_pls(_two_kinds(8))
+
+
+def test_presence_and_four_locations(trained: Pls) -> None:
+    (polyp, mask), (none, _) = _two_kinds(12)[-2:]
+    found = trained(polyp)
+    assert 1 <= len(found) <= 4
+    x, y = found[0].point_xy
+    assert mask[int(y), int(x)]
+    assert trained(none) == ()
+    assert trained.presence(polyp) > 0.8
+    assert trained.presence(none) < 0.2
+
+
+def test_a_trained_file_comes_back_equal(trained: Pls, tmp_path: Path) -> None:
+    path = trained.save(tmp_path / "pls.npz")
+    rgb = bright_disk(200, 160, (100, 80), 30, seed=99)
+    assert Pls.load(path).presence(rgb) == pytest.approx(trained.presence(rgb), abs=1e-3)
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(DamagedInput):
+        Pls.load(path)
+
+
+def test_both_kinds_of_picture_are_needed() -> None:
+    with pytest.raises(InputError, match="4 with and 0 without"):
+        train_pls([pair for pair in _two_kinds(4) if pair[1].any()])
