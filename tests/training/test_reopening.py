@@ -72,8 +72,11 @@ def test_the_shipped_segmenter_is_what_training_starts_from(tmp_path: Path) -> N
         told = model((torch.from_numpy(rgb).permute(2, 0, 1)[None].float() - 127) / 128).sigmoid()[0, 0].numpy()
     np.testing.assert_allclose(told, shipped.predict(rgb).values, atol=1e-4)
     recipe.write_text(text.replace("frozen_norms = true\n", ""))
-    with pytest.raises(UsageError, match="frozen_norms"):
-        load_recipe(recipe)
+    with pytest.raises(UsageError, match=r"^Recipe: expected `frozen_norms = true` .*, found false\.$"):
+        build(load_recipe(recipe))
+    recipe.write_text(text.replace("polypscope-segmenter", "polypscope-segmentor"))
+    with pytest.raises(MissingInput, match=r"or the name of a shipped model, found nothing at .*segmentor"):
+        build(load_recipe(recipe))
 
 
 def test_a_joint_run_takes_the_segmenter_and_keeps_its_own_head(tmp_path: Path) -> None:

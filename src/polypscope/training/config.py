@@ -114,15 +114,6 @@ class TrainConfig(_Table):
     validate_on: tuple[Source, ...] = ()
     validate_size: int = 352
 
-    @model_validator(mode="after")
-    def _norms_of_an_exported_start_are_frozen(self) -> TrainConfig:
-        if self.start is not None and self.start.suffix in ("", ".onnx") and not self.frozen_norms:
-            raise ValueError(
-                "expected `frozen_norms = true` beside a start from an exported model, whose batch norms have no "
-                "statistics"
-            )
-        return self
-
 
 class MemoryConfig(_Table):
     """What comes after the image part: the memory, on the frozen rest."""

@@ -194,6 +194,11 @@ def build(config: TrainConfig) -> nn.Module:
             raise UsageError(f"Recipe: expected pns_plus_stream beside [simulated], found {config.model.name}.")
         model = Joint(model)
     if config.start is not None:
+        if config.start.suffix == EXPORTED and not config.frozen_norms:
+            raise UsageError(
+                "Recipe: expected `frozen_norms = true` beside a start from an exported model, whose batch norms have "
+                "no statistics, found false."
+            )
         load_start(model, config.start)
     return model.to(memory_format=torch.channels_last)
 
@@ -207,7 +212,10 @@ def load_start(model: nn.Module, checkpoint: Path) -> None:
         reopen(segmenter_of(model), checkpoint, torch.zeros(1, 3, 64, 64))
         return
     if not checkpoint.is_file():
-        raise MissingInput(f"Recipe, start: expected the weights.pt of an earlier run, found nothing at {checkpoint}.")
+        raise MissingInput(
+            "Recipe, start: expected the weights.pt of an earlier run or the name of a shipped model, found nothing "
+            f"at {checkpoint}."
+        )
     content = torch.load(checkpoint, map_location="cpu", weights_only=True)
     weights = content.get("average", content["model"])
     joint = any(name.startswith("depth.") for name in weights)
