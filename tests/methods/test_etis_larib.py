@@ -195,6 +195,25 @@ def test_a_trained_file_comes_back_equal_and_others_are_refused(trained: EtisLar
         EtisLarib.load(tmp_path / "evil.npz")
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("feature", np.array([3, 52]), "expected features below 52, found 52"),
+        ("feature", np.array([3, 4, 5]), "expected numbers of shape"),
+        ("above", np.array([[1.0], [2.0]]), "expected numbers of shape"),
+        ("below", np.array(["1", "2"]), "expected numbers of shape"),
+        ("below", np.array([1.0, np.nan]), "expected finite numbers"),
+        ("feature", np.zeros(0, np.int32), "expected numbers of shape"),
+    ],
+)
+def test_a_file_with_other_numbers_is_refused(name: str, value: np.ndarray, sentence: str, tmp_path: Path) -> None:
+    arrays = {"feature": np.array([3, 4]), "threshold": np.ones(2), "below": -np.ones(2), "above": np.ones(2)}
+    arrays |= {"prior": np.array([3.0, 0.5]), "report_from": np.array([0.5])}
+    EtisLarib.load(write_arrays(tmp_path / "good.npz", "etis-larib", arrays))
+    with pytest.raises(DamagedInput, match=sentence):
+        EtisLarib.load(write_arrays(tmp_path / "bad.npz", "etis-larib", {**arrays, name: value}))
+
+
 def test_training_without_polyps_is_refused() -> None:
     rgb = mucosa(120, 90)
     with pytest.raises(InputError, match="pictures with a polyp, found 0"):

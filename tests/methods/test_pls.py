@@ -14,6 +14,7 @@ from scenes_of_mucosa import bright_disk, flat, mucosa
 
 from polypscope.methods.global_features import cedd, fcth, fuzzy_colours, jcd, tamura, tanimoto
 from polypscope.methods.pls import Pls, elliptical_energy, rank_votes, train_pls
+from polypscope.methods.trained import write_arrays
 from polypscope.records.errors import DamagedInput, InputError
 
 RED, GREEN = 3 + 1, 12 + 1  # the full shades of their colours
@@ -173,6 +174,9 @@ def test_a_trained_file_comes_back_equal(trained: Pls, tmp_path: Path) -> None:
     path = trained.save(tmp_path / "pls.npz")
     rgb = bright_disk(200, 160, (100, 80), 30, seed=99)
     assert Pls.load(path).presence(rgb) == pytest.approx(trained.presence(rgb), abs=1e-3)
+    short = {"jcd": trained.jcds[:, 1:], "tamura": trained.tamuras, "polyp": trained.polyp}
+    with pytest.raises(DamagedInput, match=r"expected numbers of shape \(n, 168\) in 'jcd', found .* 167\)"):
+        Pls.load(write_arrays(tmp_path / "short.npz", "pls", short))
     path.write_bytes(path.read_bytes()[:200])
     with pytest.raises(DamagedInput):
         Pls.load(path)

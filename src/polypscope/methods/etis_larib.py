@@ -20,13 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polypscope.methods.boosting import Stumps, fit_stumps
-from polypscope.methods.haralick import texture
+from polypscope.methods.haralick import LENGTH, texture
 from polypscope.methods.hough import RADII_PX, Ellipse, SizePrior, find_edges, find_ellipses
 from polypscope.methods.method import Look, Method, check_frame
 from polypscope.methods.tissue import find_highlights, find_view, grow, paint_over, shrink, standard_size
 from polypscope.methods.trained import read_arrays, write_arrays
 from polypscope.records import Box, Detection
-from polypscope.records.errors import InputError
+from polypscope.records.errors import DamagedInput, InputError
 
 __all__ = ["EtisLarib", "train_etis_larib"]
 
@@ -78,8 +78,10 @@ class EtisLarib(Method):
     @classmethod
     def load(cls, path: Path) -> EtisLarib:
         """Read what `save` wrote."""
-        names = ("feature", "threshold", "below", "above", "prior", "report_from")
-        a = read_arrays(path, "etis-larib", names)
+        stumps_of = dict.fromkeys(("feature", "threshold", "below", "above"), ("n",))
+        a = read_arrays(path, "etis-larib", {**stumps_of, "prior": (2,), "report_from": (1,)})
+        if not 0 <= a["feature"].min() <= a["feature"].max() < LENGTH:
+            raise DamagedInput(f"{path}: expected features below {LENGTH}, found {a['feature'].max()}; train it again.")
         stumps = Stumps(a["feature"].astype(np.int32), a["threshold"], a["below"], a["above"])
         return cls(stumps, SizePrior(float(a["prior"][0]), float(a["prior"][1])), float(a["report_from"][0]))
 

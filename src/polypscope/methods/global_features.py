@@ -12,10 +12,11 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["cedd", "fcth", "fuzzy_colours", "jcd", "tamura", "tanimoto"]
+__all__ = ["JCD", "TAMURA", "cedd", "fcth", "fuzzy_colours", "jcd", "tamura", "tanimoto"]
 
 Values = NDArray[np.float64]
 BLOCKS = 40
+JCD, TAMURA = 168, 18  # lengths of both descriptors
 _BLOCK_PX = 4
 
 # Trapezoids of membership: rises from the first to the second number, falls from the third to the fourth.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 else:
     from numba import njit
 
-__all__ = ["FEATURES", "cooccurrence", "haralick", "texture"]
+__all__ = ["FEATURES", "LENGTH", "cooccurrence", "haralick", "texture"]
 
 FEATURES = (
     "angular second moment", "contrast", "correlation", "variance", "inverse difference moment", "sum average",
@@ -23,6 +23,8 @@ FEATURES = (
     "information measure 2",
 )  # fmt: skip
 
+_DISTANCES = (1, 3)
+LENGTH = 2 * len(FEATURES) * len(_DISTANCES)  # of what `texture` gives
 _DIRECTIONS = ((0, 1), (-1, 1), (-1, 0), (-1, -1))
 
 
@@ -102,7 +104,7 @@ def haralick(p):  # type: ignore[no-untyped-def]
 
 
 def texture(
-    grey: NDArray[np.uint8], inside: NDArray[np.bool_], *, levels: int = 32, distances: tuple[int, ...] = (1, 3)
+    grey: NDArray[np.uint8], inside: NDArray[np.bool_], *, levels: int = 32, distances: tuple[int, ...] = _DISTANCES
 ) -> NDArray[np.float64]:
     """Mean and range over four directions of the thirteen features at each distance, float64 (26 × distances,)."""
     coarse = (grey.astype(np.uint16) * levels // 256).astype(np.uint8)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
-from polypscope.methods.global_features import jcd, tamura, tanimoto
+from polypscope.methods.global_features import JCD, TAMURA, jcd, tamura, tanimoto
 from polypscope.methods.method import Look, Method, check_frame
 from polypscope.methods.peaks import maxima
 from polypscope.methods.tissue import find_highlights, find_view, shrink, standard_size
@@ -74,7 +74,7 @@ class Pls(Method):
     @classmethod
     def load(cls, path: Path) -> Pls:
         """Read what `save` wrote."""
-        a = read_arrays(path, "pls", ("jcd", "tamura", "polyp"))
+        a = read_arrays(path, "pls", {"jcd": ("n", JCD), "tamura": ("n", TAMURA), "polyp": ("n",)})
         return cls(a["jcd"].astype(np.float64), a["tamura"].astype(np.float64), a["polyp"].astype(np.bool_))
 
 
