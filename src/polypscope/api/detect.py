@@ -48,6 +48,7 @@ def detect(
     cvc-clinic: hand-crafted; valleys around a protruding surface vote for its centre (WM-DOVA).
     etis-larib: hybrid; round shapes of a polyp's size, then their texture; is trained first.
     pls: hybrid; presence by similar pictures, four places by elliptical contrast; is trained first.
+    asu: hybrid; edges of polyps vote for what they surround, small networks judge it; is trained first.
 
     To train one: `polypscope train` with a recipe of kind "detector".
 

@@ -52,6 +52,12 @@ METHODS: dict[str, Entry] = {
         "polypscope.methods.pls:Pls",
         "polypscope.methods.pls:train_pls",
     ),
+    "asu": Entry(
+        "hybrid: edges of polyps vote for what they surround (forests), small CNNs judge it; is trained first",
+        "Tajbakhsh et al. 2016, Automated polyp detection in colonoscopy videos using shape and context information",
+        "polypscope.methods.asu:Asu",
+        "polypscope.methods.asu_training:train_asu",
+    ),
 }
 
 
