@@ -147,7 +147,7 @@ def vote(scene: Scene, edges: EdgeForests) -> Ballot:
     towards, probability = edges.judge(scene)
     kept = probability >= KEEP
     # Squares, so that many edges that are hardly believed do not outvote a few that are.
-    energy = vote_map(towards[kept], probability[kept] ** 2, scene.shape)
+    energy = vote_map(towards[kept], probability[kept] ** 2, scene.view)
     bounds = np.zeros(scene.shape, np.float32)
     bounds[towards[:, 1].astype(int), towards[:, 0].astype(int)] = probability
     planes = [

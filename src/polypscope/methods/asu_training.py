@@ -28,7 +28,7 @@ FOLDS = 3
 def train_asu(
     pictures: Iterable[tuple[NDArray[np.uint8], NDArray[np.bool_]]],
     *,
-    epochs: int = 8,
+    epochs: int = 6,
     say: Callable[[str], None] = lambda text: None,
 ) -> Asu:
     """Train on frames, uint8 RGB (H, W, 3), with their masks, bool (H, W); frames without polyp are welcome."""
@@ -39,13 +39,12 @@ def train_asu(
         scenes.append(scene)
         size = scene.shape[::-1]
         masks.append(cv2.resize(mask.astype(np.uint8), size, interpolation=cv2.INTER_NEAREST) > 0)
-    fold = np.arange(len(scenes)) * FOLDS // max(len(scenes), 1)  # whole stretches, for neighbours resemble one another
     polyps = np.array([mask.any() for mask in masks], np.bool_)
-    if any(not polyps[fold == k].any() for k in range(FOLDS)):
-        raise InputError(
-            f"training: expected polyps in every third of the pictures, found {int(polyps.sum())} in "
-            f"{len(polyps)}; add more."
-        )
+    if polyps.sum() < FOLDS:
+        raise InputError(f"training: expected at least {FOLDS} pictures with a polyp, found {polyps.sum()}; add more.")
+    fold = np.zeros(len(scenes), np.int64)
+    for kind in (polyps, ~polyps):  # whole stretches, for neighbours resemble one another
+        fold[kind] = np.arange(kind.sum()) * FOLDS // max(int(kind.sum()), 1)
     say(f"{len(scenes)} pictures, {int(polyps.sum())} with a polyp")
     forests = [_fit_forests(scenes, masks, fold != k) for k in range(FOLDS)]
     ballots = [vote(scene, forests[k]) for scene, k in zip(scenes, fold, strict=True)]

@@ -37,10 +37,14 @@ Edges = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """A cleaned frame at working size, uint8 RGB (h, w, 3), its edges (n, 4) as x, y, nx, ny, and its highlights."""
+    """A cleaned frame at working size, uint8 RGB (h, w, 3), and its edges (n, 4) as x, y, nx, ny.
+
+    view, highlights: bool (h, w), what the endoscope sees and what was painted over.
+    """
 
     rgb: NDArray[np.uint8]
     edges: Edges
+    view: NDArray[np.bool_]
     highlights: NDArray[np.bool_]
 
     @property
@@ -56,7 +60,7 @@ def look_at(rgb: NDArray[np.uint8]) -> Scene:
     highlights = find_highlights(small) & view
     clean = paint_over(small, highlights)
     edges = find_edges(cv2.cvtColor(clean, cv2.COLOR_RGB2GRAY), shrink(view, 3))
-    return Scene(clean, edges, highlights)
+    return Scene(clean, edges, view, highlights)
 
 
 def other_classes(scene: Scene) -> NDArray[np.int64]:
@@ -141,8 +145,11 @@ def fit_edges(
 ) -> EdgeForests:
     """Train both layers, each on other pictures: the first is surer of pictures that it learned from than of new ones,
     and the second must not learn to trust that."""
-    block = max(2, min(10, len(scenes) // 4))  # neighbours resemble one another, so they stay together
-    first_half = np.arange(len(scenes)) // block % 2 == 0
+    first_half = np.zeros(len(scenes), np.bool_)
+    polyps = np.array([mask.any() for mask in masks], np.bool_)
+    for kind in (polyps, ~polyps):
+        block = max(1, min(10, int(kind.sum()) // 2))  # neighbours resemble one another, so they stay together
+        first_half[kind] = np.arange(kind.sum()) // block % 2 == 0
     rng = np.random.default_rng(seed)
     values, answers = [], []
     for i in np.flatnonzero(first_half):

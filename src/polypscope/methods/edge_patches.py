@@ -82,12 +82,16 @@ def describe(picture: NDArray[np.float32], edges: Edges) -> Values:
     and contrast come last.
     """
     reach = (np.arange(SIDE) - (SIDE - 1) / 2) * STEP_PX
-    patches = around(picture, edges, reach, reach).reshape(len(edges), SIDE * SIDE, 3)
-    mean = patches.mean(axis=1)
-    contrast = patches.mean(axis=2).std(axis=1) + 2.0  # in grey levels; sensor noise is not made a pattern
-    scaled = (patches - mean[:, None]) / contrast[:, None, None]
-    waves = np.einsum("npc,pk->nck", scaled, strips(), optimize=True).reshape(len(edges), -1)
-    return np.concatenate([waves, mean, contrast[:, None]], axis=1).astype(np.float32)
+    seen = around(picture, edges, reach, reach).reshape(len(edges), SIDE * SIDE, 3)
+    patches = np.ascontiguousarray(seen.transpose(0, 2, 1))
+    mean = patches.mean(axis=2)
+    contrast = patches.mean(axis=1).std(axis=1) + 2.0  # in grey levels; sensor noise is not made a pattern
+    matrix = strips()
+    waves = (patches.reshape(-1, SIDE * SIDE) @ matrix).reshape(len(edges), 3, matrix.shape[1])
+    waves = (waves - mean[..., None] * matrix.sum(axis=0)) / contrast[:, None, None]
+    return np.concatenate([waves.reshape(len(edges), DESCRIBED - 4), mean, contrast[:, None]], axis=1).astype(
+        np.float32
+    )
 
 
 def context(maps: NDArray[np.float32], edges: Edges) -> Values:

@@ -80,12 +80,14 @@ def _vote(cells, weight, group, rows, columns, reach, fade, width):  # type: ign
     return votes
 
 
-def vote_map(edges: NDArray[np.float64], weight: NDArray[np.float32], shape: tuple[int, int]) -> NDArray[np.float32]:
-    """The map in [0, 1], float32 (rows, columns) in cells; 0 where nobody votes."""
-    votes = group_votes(edges, weight, shape)
+def vote_map(edges: NDArray[np.float64], weight: NDArray[np.float32], view: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """The map in [0, 1], float32 (rows, columns) in cells; 0 where nobody votes and outside the view, bool (h, w)."""
+    height, width = view.shape
+    votes = group_votes(edges, weight, (height, width))
     mean = np.exp(np.log(votes + FLOOR).mean(axis=0)) - FLOOR
     smooth = cv2.GaussianBlur(mean.astype(np.float32), (0, 0), 1.5)
-    return np.clip(smooth / FULL, 0, 1).astype(np.float32)
+    seen = cv2.resize(view.astype(np.uint8), smooth.shape[::-1], interpolation=cv2.INTER_NEAREST)
+    return np.asarray(np.clip(smooth / FULL, 0, 1) * seen, dtype=np.float32)
 
 
 def find_candidates(energy: NDArray[np.float32], *, most: int = 6, least: float = 0.01) -> list[Candidate]:

@@ -158,8 +158,8 @@ def fit_cnn(
 ) -> PatchCnn:
     """Train on patches, uint8 (n, ROOM, ROOM, channels). Fixed by the seed.
 
-    An epoch is as many patches as there are, and there are never fewer than 80 batches. `rate` falls to 0 along half
-    a cosine; `decay` is how much of itself a kernel loses per unit of rate.
+    An epoch is as many patches as there are, and there are never fewer than 80 batches; of few patches, a batch is a
+    quarter. `rate` falls to 0 along half a cosine; `decay` is how much of itself a kernel loses per unit of rate.
     """
     if not positive.any() or positive.all():
         raise RecordError.of(
@@ -171,6 +171,7 @@ def fit_cnn(
     weights = draw_weights(patches.shape[3], rng)
     first, second = [np.zeros_like(w) for w in weights], [np.zeros_like(w) for w in weights]
     kinds = np.flatnonzero(positive), np.flatnonzero(~positive)
+    batch = min(batch, max(16, len(patches) // 4))
     steps = max(80, epochs * len(patches) // batch)
     for step in range(1, steps + 1):
         rows = np.concatenate([rng.choice(kind, batch // 2) for kind in kinds])
