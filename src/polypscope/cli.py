@@ -140,7 +140,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "detect",
         "polypscope.api.detect:detect",
-        "Find polyps by a published method of the MICCAI 2015 challenge, without a network, and write them as CSV.",
+        "Find polyps by a hand-crafted or hybrid method of the MICCAI 2015 challenge, and write them as CSV.",
     ),
     Command(
         "fuse",

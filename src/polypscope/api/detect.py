@@ -39,7 +39,7 @@ def detect(
     least: float = 0.0,
     maps: Path | None = None,
 ) -> Detected:
-    """Find polyps by a published method of the MICCAI 2015 challenge, without a network, and write them as CSV.
+    """Find polyps by a hand-crafted or hybrid method of the MICCAI 2015 challenge, and write them as CSV.
 
     The CSV has a row (frame, x, y, score) per location, best first, and a column video where several videos or folders
     were given; `polypscope evaluate detection TRUTH OUT.csv` scores it. A frame is named as its picture is, or numbered

@@ -187,7 +187,8 @@ def _cut(picture: NDArray[np.uint8], box: Boxes) -> NDArray[np.uint8]:
 
 def score(networks: dict[str, PatchCnn], patches: NDArray[np.uint8]) -> NDArray[np.float32]:
     """The ensemble's mean."""
-    return np.asarray(sum(network.probability(patches[..., CHANNELS[name]]) for name, network in networks.items()) / 2)
+    answers = [network.probability(patches[..., CHANNELS[name]]) for name, network in networks.items()]
+    return np.asarray(np.mean(answers, axis=0))
 
 
 def strongest(seen: Proposals, scores: NDArray[np.float32], threshold: float) -> list[int]:
