@@ -43,7 +43,7 @@ def detect(
 
     The CSV has a row (frame, x, y, score) per location, best first, and a column video where several videos or folders
     were given; `polypscope evaluate detection TRUTH OUT.csv` scores it. A frame is named as its picture is, or numbered
-    from 0 in a video. The methods are here to be compared with; `polypscope analyze` has a far better F1.
+    from 0 in a video. The methods are here to be compared with; `polypscope analyze` has a better F1.
 
     cvc-clinic: hand-crafted; valleys around a protruding surface vote for its centre (WM-DOVA).
     etis-larib: hybrid; round shapes of a polyp's size, then their texture; is trained first.
