@@ -64,6 +64,14 @@ def test_a_vote_lies_ahead_in_the_group_of_its_angle() -> None:
         assert near > 2 * far > 0
 
 
+def test_the_map_is_on_one_scale() -> None:
+    """Half the votes have half the energy: the map is not stretched to its own maximum."""
+    edges = _ring((18, 18))
+    strong, weak = (vote_map(edges, np.full(len(edges), w, np.float32), EVERYWHERE).max() for w in (0.1, 0.05))
+    assert 0 < strong < 1
+    assert weak == pytest.approx(strong / 2, rel=0.1)
+
+
 def test_nothing_is_voted_for_outside_the_view_or_by_nobody() -> None:
     edges = _ring((18, 18))
     view = EVERYWHERE.copy()
