@@ -12,6 +12,7 @@ import pytest
 from polypscope.api.models import info, list_models
 from polypscope.api.predict import predict
 from polypscope.cli import run
+from polypscope.pipeline.models import load_models
 from polypscope.records import Camera
 from polypscope.records.errors import InputError, MissingInput, ModelError, RecordError
 from polypscope.runtime.cards import list_cards
@@ -85,6 +86,13 @@ def test_cards_of_shipped_models_are_whole(capsys: pytest.CaptureFixture[str]) -
     shown = capsys.readouterr().out
     assert "Research software, not a medical device." in shown
     assert "CC BY 4.0" in shown
+    assert f"runs unless --model names another: {DEFAULT_SEGMENTER}." in " ".join(shown.split())
+
+
+@pytest.mark.parametrize("name", [None, "polypscope-segmenter"])
+def test_the_shipped_depth_head_goes_with_both_forms_of_the_segmenter(name: str | None) -> None:
+    assert load_models(name).ranger is not None
+    assert load_models("polypscope-segmenter-simulated").ranger is None
 
 
 def test_models_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:

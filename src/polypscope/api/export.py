@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 __all__ = ["Exported", "export"]
 
@@ -34,7 +35,7 @@ def export(
     Parameters
     ----------
     checkpoint
-        `weights.pt` or `last.pt` of `polypscope train`.
+        `weights.pt` or `last.pt` of `polypscope train`; with --int8 also an .onnx file that was exported before.
     out
         The .onnx file to write; the card goes beside it as .json.
     size
@@ -49,6 +50,7 @@ def export(
         with the rounded weights; how far these are from the trained ones is printed.
     int8
         Also write an 8-bit file beside it, calibrated on the training pictures, and print its speed and difference.
+        If `checkpoint` is an .onnx file, `out` is its 8-bit form, calibrated on the [[calibrate_on]] tables of `facts`.
     depth
         The exported segmenter (.onnx) whose features a depth head reads: `checkpoint` is then a `depth.pt`.
     """
@@ -61,10 +63,9 @@ def export(
         importlib.import_module("onnx")
     except ImportError:
         raise MissingExtra.of("torch and onnx", extra="train", needed_for="exporting") from None
-    from polypscope.runtime.console import say, show_table
+    from polypscope.runtime.console import say
     from polypscope.training import export as exporting
     from polypscope.training.int8 import export_int8
-    from polypscope.training.scores import score_sets
 
     out = Path(out)
     if depth is not None:
@@ -73,6 +74,8 @@ def export(
         say(f"largest relative difference to torch: {parity_mm:.1e}")
         say(f"wrote {out} ({out.stat().st_size / 1e6:.1f} MB) and {out.with_suffix('.json')}")
         return Exported(out, out.with_suffix(".json"), parity_mm)
+    if Path(checkpoint).suffix == ".onnx":
+        return _quantise(Path(checkpoint), out, facts, int8)
     model, config = exporting.load_trained(Path(checkpoint))
     known = exporting.read_facts(Path(facts)) if facts else {}
     wanted = known.pop("score_on", [])
@@ -84,16 +87,56 @@ def export(
     known.setdefault("streaming", config.model.name == "pns_plus_stream")
     known["storage"] = "float16" if half else "float32"
     label = name or out.stem
-    card = exporting.write_card(out, label, config.model.name, spec, known)
+    exporting.write_card(out, label, config.model.name, spec, known)
     if wanted:
-        scores = score_sets(out, wanted, Path(facts or ".").parent)
-        card = exporting.write_card(out, label, config.model.name, spec, {**known, "scores": scores})
-        rows = [(s["data"], s["metric"], round(s["value"], 4), s["images"]) for s in scores]
-        show_table("Scores of the exported file", ("data", "metric", "value", "images"), rows)
+        _score(out, wanted, Path(facts or ".").parent)
     small = None
     if int8:
-        small, gains = export_int8(out, card, config)
-        for line in gains:
+        small = out.with_name(f"{out.stem}-int8.onnx")
+        for line in export_int8(out, small, config.train, config.validate_on or config.train, {}):
             say(line)
     say(f"wrote {out} ({out.stat().st_size / 1e6:.1f} MB) and {out.with_suffix('.json')}")
     return Exported(out, out.with_suffix(".json"), max(parity.probability, parity.state), small)
+
+
+def _quantise(source: Path, out: Path, facts: Path | None, int8: bool) -> Exported:
+    """The 8-bit form of an exported file."""
+    from polypscope.records.errors import UsageError
+    from polypscope.runtime.console import say
+    from polypscope.training.config import Source
+    from polypscope.training.export import read_facts
+    from polypscope.training.int8 import export_int8
+    from polypscope.training.scores import source_of
+
+    known = read_facts(Path(facts)) if facts else {}
+    calibrate_on, wanted = known.pop("calibrate_on", []), known.pop("score_on", [])
+    if not int8 or not calibrate_on or facts is None:
+        raise UsageError(
+            f"{source}: expected a checkpoint, or with an .onnx file --int8 and --facts with [[calibrate_on]] tables, "
+            f"found {'no such tables' if int8 else 'no --int8'}."
+        )
+    base = Path(facts).resolve().parent
+    calibrating = [Source.model_validate(table).under(base) for table in calibrate_on]
+    chosen = [table for table in wanted if table.get("used_to_choose")]
+    comparing = [source_of(table).under(base) for table in chosen] or calibrating
+    for line in export_int8(source, out, calibrating, comparing, known):
+        say(line)
+    if wanted:
+        _score(out, wanted, base)
+    say(f"wrote {out} ({out.stat().st_size / 1e6:.1f} MB) and {out.with_suffix('.json')}")
+    return Exported(out, out.with_suffix(".json"), float("nan"), out)
+
+
+def _score(out: Path, wanted: list[dict[str, Any]], base: Path) -> None:
+    """Score an exported file, show the scores and put them into its card."""
+    from polypscope.runtime.cards import find_card
+    from polypscope.runtime.console import show_table
+    from polypscope.training.export import write_card
+    from polypscope.training.scores import score_sets
+
+    scores = score_sets(out, wanted, base)
+    card = find_card(out)
+    facts = card.model_dump(exclude={"name", "file", "sha256", "bytes", "input", "architecture", "scores"})
+    write_card(out, card.name, card.architecture, card.input, {**facts, "scores": scores})
+    rows = [(s["data"], s["metric"], round(s["value"], 4), s["images"]) for s in scores]
+    show_table("Scores of the exported file", ("data", "metric", "value", "images"), rows)

@@ -27,6 +27,7 @@ def list_models() -> ModelList:
     from polypscope.runtime.cards import list_cards
     from polypscope.runtime.console import say, show_table
     from polypscope.runtime.runlog import DISCLAIMER
+    from polypscope.runtime.segmenter import DEFAULT_SEGMENTER
 
     cards = tuple(list_cards())
     show_table(
@@ -44,6 +45,7 @@ def list_models() -> ModelList:
             for card in cards
         ],
     )
+    say(f"Of the segmenters this one runs unless --model names another: {DEFAULT_SEGMENTER}.")
     say("`polypscope models info NAME` shows a whole card.")
     say(DISCLAIMER)
     return ModelList(cards)

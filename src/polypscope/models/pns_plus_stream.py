@@ -96,10 +96,7 @@ class Memory(nn.Module):
         frames, height, width = (int(keys.shape[axis]) for axis in (1, 3, 4))
         size = (int(own.shape[-2]), int(own.shape[-1]))
         weight, sharpness, refusal = self.log_weight.exp(), self.log_sharpness.exp(), self.log_refusal.exp()
-        wide = nn.functional.pad(keys, (1, 1, 1, 1))
-        alike = torch.stack(
-            [(now[:, None] * wide[..., y : y + height, x : x + width]).sum(2) for y in range(3) for x in range(3)], 2
-        )
+        alike = _alike(now, keys)
         # The lower limit keeps the power's gradient finite; to the power of the refusal it is nothing.
         best = alike.amax(2, keepdim=True)
         trust = torch.where(best > 0, best.clamp(1e-3, 1) ** refusal, torch.zeros_like(best))
@@ -116,6 +113,24 @@ class Memory(nn.Module):
 
 
 MOVES = 9  # a place and its eight neighbours, row by row
+
+
+def _alike(now: Tensor, keys: Tensor) -> Tensor:
+    """Each place of now (B, C, h, w) times the nine places around it in keys (B, T, C, h, w): (B, T, 9, h, w).
+
+    A row times the row above, beside or below it is one product of matrices, of which a band along the diagonal is
+    wanted: cheaper than nine shifted copies of all the keys. Beyond the edge there are zeros.
+    """
+    height, width = int(now.shape[2]), int(now.shape[3])
+    queries, rows = now.permute(0, 2, 3, 1)[:, None], keys.permute(0, 1, 3, 2, 4)
+    bands = []
+    for down in (-1, 0, 1):
+        above, below = max(0, -down), max(0, down)
+        products = queries[:, :, above : height - below] @ rows[:, :, below : height - above]
+        # Cut into rows that are one longer, with a zero in front, each begins with (x, x - 1), (x, x), (x, x + 1).
+        skewed = nn.functional.pad(products.flatten(-2), (1, width - 1)).unflatten(-1, (width, width + 1))
+        bands.append(nn.functional.pad(skewed, (0, 2 - min(width, 2), 0, 0, above, below))[..., :3])
+    return torch.cat(bands, -1).permute(0, 1, 4, 2, 3)
 
 
 def _moved(maps: Tensor, reach: tuple[int, int]) -> Tensor:

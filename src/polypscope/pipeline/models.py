@@ -41,6 +41,6 @@ def _depth_for(segmenter: Segmenter, threads: int) -> DepthEstimator | None:
     """The depth head that reads this segmenter's features, if there is one: beside its file, or among the shipped."""
     folders = [segmenter.card.weights_path.parent, WEIGHTS]
     for path in dict.fromkeys(folder / f"{DEFAULT_DEPTH}.json" for folder in folders):
-        if path.is_file() and load_card(path).segmenter == segmenter.card.sha256:
+        if path.is_file() and load_card(path).reads(segmenter.card):
             return DepthEstimator.load(segmenter, path, threads)
     return None

@@ -8,7 +8,8 @@ levels that OpenCV's rounding errors decide, that one value is computed again in
 
 from __future__ import annotations
 
-from functools import lru_cache
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, lru_cache
 from math import ceil, floor, gcd
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 __all__ = ["shrunk"]
 
 Table = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]
+LARGE = 3_000_000  # bytes of a picture from which on two threads share it; below, waking one costs what it saves
 NEAR = 2e-3  # grey levels around a tie within which rounding errors of float32 sums can decide
 
 
@@ -56,7 +58,9 @@ def _table(inputs: int, outputs: int) -> Table:
 
 if TYPE_CHECKING:
 
-    def _averaged(rgb: NDArray[np.uint8], out: NDArray[np.uint8], rows: Table, columns: Table) -> None: ...
+    def _averaged(
+        rgb: NDArray[np.uint8], out: NDArray[np.uint8], rows: Table, columns: Table, first: int, last: int
+    ) -> None: ...
 else:
     import numba
 
@@ -81,14 +85,14 @@ else:
         return np.uint8(np.rint(total))
 
     @_compiled
-    def _averaged(rgb, out, rows, columns):
-        """rgb (H, W·3) to out (h, w·3)."""
+    def _averaged(rgb, out, rows, columns, first, last):
+        """rgb (H, W·3) to the rows from first to last of out (h, w·3)."""
         spans_y, weights_y, _ = rows
         spans_x, weights_x, _ = columns
         sums = np.empty(rgb.shape[1], np.uint32)
         parts = np.zeros(3, np.int64)
         share = 1.0 / (weights_y[0].sum() * weights_x[0].sum())
-        for y in range(out.shape[0]):
+        for y in range(first, last):
             sums[:] = 0
             for j in range(spans_y[0, y, 1]):
                 weight = np.uint32(weights_y[y, j])
@@ -123,5 +127,17 @@ def shrunk(rgb: NDArray[np.uint8], width: int, height: int) -> NDArray[np.uint8]
         return np.asarray(cv2.resize(rgb, (width, height), interpolation=cv2.INTER_AREA), np.uint8)
     flat = np.ascontiguousarray(rgb).reshape(rows, columns * 3)
     out = np.empty((height, width * 3), np.uint8)
-    _averaged(flat, out, _table(rows, height), _table(columns, width))
+    work = (flat, out, _table(rows, height), _table(columns, width))
+    if flat.size < LARGE:
+        _averaged(*work, 0, height)
+    else:
+        lower = _beside().submit(_averaged, *work, height // 2, height)
+        _averaged(*work, 0, height // 2)
+        lower.result()
     return out.reshape(height, width, 3)
+
+
+@cache
+def _beside() -> ThreadPoolExecutor:
+    """A second thread, which takes the lower half of a large picture."""
+    return ThreadPoolExecutor(1, "area")

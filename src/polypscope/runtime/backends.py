@@ -55,8 +55,10 @@ class OnnxSession:
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
-        # Spinning threads take the cores from the decoder and the page that run beside the network.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        # Threads spin between two layers, which is faster than to be woken for each, but no longer than a run lasts:
+        # the decoder and the page need the cores too.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "1")
+        options.add_session_config_entry("session.force_spinning_stop", "1")
         try:
             self._session = ort.InferenceSession(str(path), options, providers=[name])
         except Exception as error:

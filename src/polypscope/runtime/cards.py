@@ -73,6 +73,7 @@ class ModelCard(_Table):
     input: InputSpec
     streaming: bool = False
     segmenter: str = Field(default="", description="of a depth head: SHA-256 of the segmenter whose features it reads")
+    made_from: str = Field(default="", description="of an 8-bit file: SHA-256 of the file that it was made from")
     threshold: float = Field(default=0.5, ge=0, le=1)
     licence: str = "Apache-2.0"
     data: tuple[TrainingData, ...] = ()
@@ -84,6 +85,10 @@ class ModelCard(_Table):
     notes: tuple[str, ...] = ()
     interim: bool = Field(default=False, description="a stand-in until better weights ship")
     path: Path | None = Field(default=None, exclude=True, description="where the card was read")
+
+    def reads(self, segmenter: ModelCard) -> bool:
+        """Whether this depth head was trained on the features of that segmenter, or of the file it was made from."""
+        return self.segmenter in {segmenter.sha256, segmenter.made_from} - {""}
 
     @property
     def weights_path(self) -> Path:

@@ -41,7 +41,7 @@ class DepthEstimator:
                 f"Model {card.name}: expected a depth head with inputs {', '.join(sorted(wanted))}, "
                 f"found a {card.kind} with {', '.join(shapes)}."
             )
-        if card.segmenter != segmenter.card.sha256:
+        if not card.reads(segmenter.card):
             raise ModelError(
                 f"Model {card.name}: expected the segmenter whose encoder it was trained on (SHA-256 "
                 f"{card.segmenter[:12]}…), found {segmenter.card.sha256[:12]}…; use both as shipped."

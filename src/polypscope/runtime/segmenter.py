@@ -22,7 +22,7 @@ from polypscope.runtime.cards import ModelCard, find_card
 
 __all__ = ["DEFAULT_SEGMENTER", "Segmenter", "to_network"]
 
-DEFAULT_SEGMENTER = "polypscope-segmenter"
+DEFAULT_SEGMENTER = "polypscope-segmenter-int8"
 # A careful look: findings below this share of the picture are looked at again in a square part of so many times their
 # extent, and of at least so much of the picture's shorter side.
 SMALL, AROUND, LEAST = 0.05, 3.0, 0.5

@@ -1,15 +1,18 @@
-"""An 8-bit form of an exported model: smaller, faster where the processor multiplies 8-bit numbers, and less exact.
+"""An 8-bit form of an exported model: smaller, faster, and the same masks but for rounding.
 
-Weights are quantised channel by channel and activations layer by layer, calibrated on training pictures. The first
-convolution, the heads that draw the map and everything that touches the state stay in float32: there an error would
+Weights are quantised channel by channel and activations layer by layer, calibrated on training pictures. The stem and
+the first block, the heads that draw the map and everything that touches the state stay in float32: there an error would
 show in every pixel, or be carried on from frame to frame.
+
+Processors without 8-bit dot products (VNNI) add pairs of products in 16 bits, which overflow. Weights of convolutions
+that mix channels therefore get 7 bits, so that every processor computes the same.
 """
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,29 +22,34 @@ import numpy as np
 
 from polypscope.evaluation.segmentation.overlap import dice
 from polypscope.runtime.backends import Session, open_session
-from polypscope.runtime.cards import ModelCard
-from polypscope.training.config import Source, TrainConfig
+from polypscope.runtime.cards import find_card
+from polypscope.training.config import Source
 from polypscope.training.export import write_card
 from polypscope.training.loop import gather
 from polypscope.training.sources import Picture
 
 OPERATORS = ("Conv", "Clip", "Relu", "Add", "Resize")
-CALIBRATION = 64  # pictures
+CALIBRATION = 96  # pictures
+EXACT = 3  # convolutions at the start, the stem and the first block: large maps of few channels, which gain nothing
 
 
-def export_int8(source: Path, card: ModelCard, config: TrainConfig) -> tuple[Path, list[str]]:
-    """Write the 8-bit file beside `source`, calibrated on training pictures, and say what it gains and costs.
+def export_int8(
+    source: Path, path: Path, calibrate_on: Sequence[Source], compare_on: Sequence[Source], facts: dict[str, Any]
+) -> list[str]:
+    """Write the 8-bit form of an exported file with its card, and say what it gains and costs.
 
-    Its card has these sentences instead of the scores of the file that it was made from.
+    `facts` are fields of the card that differ from those of the file that it is made from, whose scores and speed are
+    left out.
     """
-    path = source.with_name(f"{source.stem}-int8.onnx")
-    chosen = choose(config.train, CALIBRATION, seed=0)
-    write_int8(source, path, [squeezed(picture, card.input.width) for picture in chosen])
-    said = compare_int8(source, path, config, card.input.width).lines()
-    facts = card.model_dump(exclude={"name", "file", "sha256", "bytes", "input", "architecture", "scores", "speed"})
-    facts |= {"storage": "int8", "notes": [*card.notes, *said]}
-    write_card(path, f"{card.name}-int8", card.architecture, card.input, facts)
-    return path, said
+    card = find_card(source)
+    chosen = choose(calibrate_on, CALIBRATION, seed=0)
+    write_int8(card.check_file(), path, [squeezed(picture, card.input.width) for picture in chosen])
+    said = compare_int8(source, path, compare_on, card.input.width).lines()
+    known = card.model_dump(exclude={"name", "file", "sha256", "bytes", "input", "architecture", "scores", "speed"})
+    known |= {"storage": "int8", "made_from": card.sha256, **facts}
+    known["notes"] = [*known["notes"], *said]
+    write_card(path, path.stem, card.architecture, card.input, known)
+    return said
 
 
 def write_int8(source: Path, path: Path, pictures: list[np.ndarray]) -> None:
@@ -72,7 +80,8 @@ def write_int8(source: Path, path: Path, pictures: list[np.ndarray]) -> None:
                 weight_type=QuantType.QInt8,
                 per_channel=True,
                 op_types_to_quantize=list(OPERATORS),
-                nodes_to_exclude=precise_nodes(onnx.load(str(prepared)).graph),
+                nodes_to_exclude=precise_nodes(graph := onnx.load(str(prepared)).graph),
+                extra_options={"TensorQuantOverrides": _seven_bits(graph)},
             )
         partial.replace(path)
     finally:
@@ -81,11 +90,11 @@ def write_int8(source: Path, path: Path, pictures: list[np.ndarray]) -> None:
 
 
 def precise_nodes(graph: Any) -> list[str]:
-    """Names of the nodes that stay in float32: the first convolution, the heads, and what depends on heads or state."""
+    """Names of the nodes that stay in float32: the first convolutions, heads, and what depends on heads or state."""
     weights = {tensor.name: tensor.dims for tensor in graph.initializer}
     convolutions = [node for node in graph.node if node.op_type == "Conv"]
     heads = [node for node in convolutions if weights.get(node.input[1], [0])[0] == 1]
-    exact = {node.name for node in [*convolutions[:1], *heads]}
+    exact = {node.name for node in [*convolutions[:EXACT], *heads]}
     touched = {value.name for value in graph.input if value.name.startswith("state_")}
     touched |= {name for node in heads for name in node.output}
     for node in graph.node:  # in the order of computation
@@ -93,6 +102,13 @@ def precise_nodes(graph: Any) -> list[str]:
             exact.add(node.name)
             touched.update(node.output)
     return sorted(exact)
+
+
+def _seven_bits(graph: Any) -> dict[str, list[dict[str, Any]]]:
+    """Weights of convolutions that mix channels; depth-wise ones are summed in 32 bits everywhere."""
+    mixing = {tensor.name for tensor in graph.initializer if len(tensor.dims) == 4 and tensor.dims[1] > 1}
+    weights = {node.input[1] for node in graph.node if node.op_type == "Conv"}
+    return {name: [{"axis": 0, "reduce_range": True}] for name in sorted(mixing & weights)}
 
 
 def _feeds(session: Session, pictures: list[np.ndarray]) -> Iterator[dict[str, Any]]:
@@ -114,7 +130,7 @@ def _no_state(session: Session) -> dict[str, np.ndarray]:
     }
 
 
-def choose(sources: tuple[Source, ...], count: int, seed: int) -> list[Picture]:
+def choose(sources: Sequence[Source], count: int, seed: int) -> list[Picture]:
     """Some pictures of some sources."""
     pictures, _ = gather(sources)
     chosen = np.random.default_rng(seed).choice(len(pictures), min(count, len(pictures)), replace=False)
@@ -136,26 +152,25 @@ class Comparison:
     dice_int8: float
     agreement: float
     pictures: int
-    held_out: bool
+    data: str
 
     def lines(self) -> list[str]:
         """What a user should read."""
-        data = "pictures of `validate_on`" if self.held_out else "training pictures, for want of `validate_on`"
         return [
             f"int8: {self.bytes_ratio:.2f} x the bytes and {self.speed_ratio:.2f} x the time per picture "
             "(network alone, two threads, this processor)",
             f"int8: mean Dice {self.dice_int8:.3f} instead of {self.dice_full:.3f}, Dice between both masks "
-            f"{self.agreement:.3f} ({self.pictures} {data})",
+            f"{self.agreement:.3f} ({self.pictures} pictures of {self.data})",
         ]
 
 
-def compare_int8(full: Path, small: Path, config: TrainConfig, size: int, count: int = 48) -> Comparison:
+def compare_int8(full: Path, small: Path, sources: Sequence[Source], size: int, count: int = 200) -> Comparison:
     """How much smaller, faster and worse the 8-bit file is, both run alternately on the same pictures."""
     sessions = {"full": open_session(full), "small": open_session(small)}
     nothing = _no_state(sessions["full"])
     seconds: dict[str, list[float]] = {name: [] for name in sessions}
     scores: dict[str, list[float]] = {"full": [], "small": [], "agreement": []}
-    chosen = choose(config.validate_on or config.train, count, seed=1)
+    chosen = choose(sources, count, seed=1)
     for picture in chosen:
         image = squeezed(picture, size)
         truth = cv2.resize(picture.mask(), (size, size), interpolation=cv2.INTER_AREA) >= 128
@@ -176,5 +191,5 @@ def compare_int8(full: Path, small: Path, config: TrainConfig, size: int, count:
         dice_int8=means["small"],
         agreement=means["agreement"],
         pictures=len(chosen),
-        held_out=bool(config.validate_on),
+        data=", ".join(source.label for source in sources),
     )

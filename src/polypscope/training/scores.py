@@ -28,7 +28,7 @@ def score_sets(model: Path, wanted: list[dict[str, Any]], base: Path) -> list[di
     base = base.resolve()  # what a pattern matches is joined to nothing further
     rows = []
     for entry in wanted:
-        source = Source.model_validate({key: value for key, value in entry.items() if key != "used_to_choose"})
+        source = source_of(entry)
         roots = sorted(base.glob(str(source.root))) if "*" in str(source.root) else [source.root]
         parts = [source.model_copy(update={"root": root}).under(base) for root in roots]
         dices: list[float] = []
@@ -60,6 +60,11 @@ def score_sets(model: Path, wanted: list[dict[str, Any]], base: Path) -> list[di
                     {**about, "metric": metric, "value": round(value, 4), "protocol": protocol, "images": count}
                 )
     return rows
+
+
+def source_of(entry: dict[str, Any]) -> Source:
+    """The pictures that a `[[score_on]]` table names."""
+    return Source.model_validate({key: value for key, value in entry.items() if key != "used_to_choose"})
 
 
 def findings(truth: np.ndarray, found: np.ndarray) -> tuple[int, int, int]:
