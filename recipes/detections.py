@@ -1,7 +1,7 @@
 """Sequences of frames through `analyze`, and its detections counted by the MICCAI 2015 rules, for the model card.
 
     python recipes/detections.py ../shared/data/cvc-clinicdb --name "CVC-ClinicDB" \
-        --card src/polypscope/runtime/weights/polypscope-segmenter.json
+        --card src/polypscope/runtime/weights/polypscope-segmenter-int8.json
 
 ROOT holds one folder for each sequence, with `images` and `masks` inside. What is counted is what `analyze` shows: a
 polyp whose alarm has not started yet is a miss, although its frame may have been segmented well. The frames of
@@ -19,8 +19,8 @@ from polypscope.api.analyze import analyze
 from polypscope.api.evaluate_detection import detection
 from polypscope.io.detections_csv import read_detections_csv, write_detections_csv
 from polypscope.io.images import IMAGE_SUFFIXES
-from polypscope.io.paths import list_files, list_folders, write_text
-from polypscope.runtime.cards import Score, load_card
+from polypscope.io.paths import list_files, list_folders
+from polypscope.runtime.cards import Score, add_scores
 from polypscope.runtime.console import say, show_table
 
 PROTOCOL = "polyps shown by `analyze`, by the MICCAI 2015 rules (point in mask)"
@@ -67,13 +67,11 @@ def main() -> None:
     if options.card is not None:
         label = f"{options.name or options.root.name}, {len(sequences)} sequences"
         frames = study.result.truth.frame_count
-        new = tuple(
-            Score(data=label, metric=metric, value=value, protocol=PROTOCOL, images=frames)
-            for metric, value in (("TP", tp), ("FP", fp), ("FN", fn), ("F1 of tracks", round(f1, 4)))
+        counts = (("TP", tp), ("FP", fp), ("FN", fn), ("F1 of tracks", round(f1, 4)))
+        add_scores(
+            options.card,
+            [Score(data=label, metric=name, value=value, protocol=PROTOCOL, images=frames) for name, value in counts],
         )
-        card = load_card(options.card)
-        card = card.model_copy(update={"scores": (*(s for s in card.scores if s.data != label), *new)})
-        write_text(options.card, card.model_dump_json(indent=2) + "\n")
         say(f"wrote the counts into {options.card}")
 
 

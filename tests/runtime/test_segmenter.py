@@ -11,7 +11,7 @@ import pytest
 
 from polypscope.records import ProbabilityMap
 from polypscope.records.errors import MissingInput, ModelError, RecordError, UsageError
-from polypscope.runtime.cards import InputSpec, ModelCard, find_card, load_card
+from polypscope.runtime.cards import InputSpec, ModelCard, Score, add_scores, find_card, load_card
 from polypscope.runtime.segmenter import Segmenter, _around_small, to_network
 
 onnx = pytest.importorskip("onnx", reason="building the test graph needs the train extra")
@@ -209,3 +209,15 @@ def test_unknown_names_and_broken_cards_say_so(tmp_path: Path) -> None:
     (tmp_path / "alone.onnx").write_bytes(b"x")
     with pytest.raises(ModelError, match="expected its model card"):
         find_card(tmp_path / "alone.onnx")
+
+
+def test_scores_take_the_place_of_those_of_the_same_data(tmp_path: Path) -> None:
+    card = _write_model(tmp_path).with_suffix(".json")
+
+    def score(data: str, value: float) -> Score:
+        return Score(data=data, metric="Dice", value=value, protocol="as told")
+
+    add_scores(card, [score("here", 0.5), score("there", 0.6)])
+    add_scores(card, [score("here", 0.7)])
+    assert [(one.data, one.value) for one in load_card(card).scores] == [("there", 0.6), ("here", 0.7)]
+    assert sorted(file.suffix for file in tmp_path.iterdir()) == [".json", ".onnx"]

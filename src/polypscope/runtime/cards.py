@@ -6,6 +6,7 @@ prepare a picture alike. No torch is needed to read one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -14,7 +15,17 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from polypscope.records.errors import MissingInput, ModelError
 from polypscope.runtime.runlog import sha256
 
-__all__ = ["WEIGHTS", "InputSpec", "ModelCard", "Score", "TrainingData", "find_card", "list_cards", "load_card"]
+__all__ = [
+    "WEIGHTS",
+    "InputSpec",
+    "ModelCard",
+    "Score",
+    "TrainingData",
+    "add_scores",
+    "find_card",
+    "list_cards",
+    "load_card",
+]
 
 WEIGHTS = Path(__file__).parent / "weights"
 """The folder of the weights that ship."""
@@ -128,6 +139,16 @@ def load_card(path: Path | str) -> ModelCard:
             f"{path}: expected a model card, found a mistake at {where or 'its start'}: {first['msg']}."
         ) from None
     return card.model_copy(update={"path": path})
+
+
+def add_scores(path: Path, scores: Sequence[Score]) -> None:
+    """Write scores into a card, in place of those that it has of the same data."""
+    card = load_card(path)
+    told = {score.data for score in scores}
+    kept = [score for score in card.scores if score.data not in told]
+    partial = Path(path).with_suffix(".json.part")
+    partial.write_text(card.model_copy(update={"scores": (*kept, *scores)}).model_dump_json(indent=2) + "\n", "utf-8")
+    partial.replace(path)
 
 
 def list_cards() -> list[ModelCard]:
