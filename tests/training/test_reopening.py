@@ -155,3 +155,8 @@ def test_files_that_do_not_fit_are_told(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(ModelError, match="SHA-256"):
         reopen(StreamSegmenter("lite0"), path, EXAMPLE)
+
+
+def test_an_8_bit_file_is_no_start() -> None:
+    with pytest.raises(ModelError, match=r"found an 8-bit file, .* start from the file that it was made from"):
+        reopen(StreamSegmenter("lite1"), find_card("polypscope-segmenter-int8").weights_path, EXAMPLE)

@@ -95,8 +95,14 @@ def _stored(path: Path) -> dict[str, Tensor]:
     import onnx
     from onnx import numpy_helper
 
+    card = find_card(path)
+    if card.storage == "int8":
+        raise ModelError(
+            f"{path}: expected weights to train on from, found an 8-bit file, which has lost them; start from the file "
+            "that it was made from."
+        )
     weights = {}
-    for tensor in onnx.load(str(find_card(path).check_file())).graph.initializer:
+    for tensor in onnx.load(str(card.check_file())).graph.initializer:
         _, _, name = tensor.name.removesuffix(HALF).partition(".")  # without the graph's own prefix
         values = numpy_helper.to_array(tensor)
         if not np.issubdtype(values.dtype, np.floating):
