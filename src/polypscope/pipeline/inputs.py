@@ -13,7 +13,6 @@ __all__ = ["camera_beside", "find_sources", "identity", "open_any", "unique_name
 
 _FRAME_FOLDERS = ("rgb", "images", "frames")
 _DICOM = frozenset({".dcm", ".dicom"})
-_IMAGES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp"})
 
 
 def find_sources(named: Sequence[Path | str]) -> list[Path]:
@@ -46,12 +45,13 @@ def find_sources(named: Sequence[Path | str]) -> list[Path]:
 
 def _frames_in(folder: Path) -> Path | None:
     """The pictures that a folder stands for: its own, or those of a sequence that holds masks and more beside them."""
+    from polypscope.io.images import IMAGE_SUFFIXES
     from polypscope.io.paths import list_files
 
     for name in _FRAME_FOLDERS:
-        if (folder / name).is_dir() and list_files(folder / name, _IMAGES):
+        if (folder / name).is_dir() and list_files(folder / name, IMAGE_SUFFIXES):
             return folder / name
-    return folder if list_files(folder, _IMAGES) else None
+    return folder if list_files(folder, IMAGE_SUFFIXES) else None
 
 
 def open_any(path: Path) -> FrameSource:
@@ -86,9 +86,10 @@ def identity(path: Path) -> str:
 
     digest = hashlib.sha256()
     if path.is_dir():
+        from polypscope.io.images import IMAGE_SUFFIXES
         from polypscope.io.paths import list_files
 
-        for file in list_files(path, _IMAGES):
+        for file in list_files(path, IMAGE_SUFFIXES):
             digest.update(f"{file.name}:{file.stat().st_size}\n".encode())
     else:
         size = path.stat().st_size
