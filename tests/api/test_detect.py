@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +21,7 @@ from polypscope.io.images import read_grey, write_image
 from polypscope.io.video_writer import VideoWriter
 from polypscope.methods.cvc_clinic import CvcClinic
 from polypscope.records import Frame
-from polypscope.records.errors import InputError, MissingInput, UsageError
+from polypscope.records.errors import InputError, MissingInput, OutputError, UsageError
 
 PLACES = {"a1": (60, 60), "a2": (100, 70), "a3": (90, 80)}
 
@@ -93,34 +96,79 @@ def test_least_and_most_cut_the_list(tmp_path: Path) -> None:
     assert read_detections_csv(tmp_path / "c.csv").rows == ()
 
 
-def test_frames_before_a_failure_are_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frames_before_a_failure_are_kept(tmp_path: Path) -> None:
+    """The map of the last frame cannot be written, because a folder has its name."""
     _sequence(tmp_path / "seq")
-    honest, calls = CvcClinic.look, []
-
-    def stops(self, rgb):
-        calls.append(1)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return honest(self, rgb)
-
-    monkeypatch.setattr(CvcClinic, "look", stops)
-    with pytest.raises(KeyboardInterrupt):
-        detect(tmp_path / "seq", tmp_path / "out.csv", most=1)
-    assert [row.frame for row in read_detections_csv(tmp_path / "out.csv").rows] == ["a1", "a2"]
-    assert json.loads((tmp_path / "run.json").read_text())["status"] == "interrupted"
+    (tmp_path / "maps" / "a3.png").mkdir(parents=True)
+    with pytest.raises(OutputError, match=r"a3\.png: expected the name of a file to write, found a folder"):
+        detect(tmp_path / "seq", tmp_path / "out.csv", most=1, maps=tmp_path / "maps")
+    assert [row.frame for row in read_detections_csv(tmp_path / "out.csv").rows] == ["a1", "a2", "a3"]
+    assert json.loads((tmp_path / "run.json").read_text())["status"] == "failed"
 
 
-def test_a_broken_picture_is_named_and_the_others_are_done(tmp_path: Path) -> None:
+def test_frames_before_a_kill_are_on_disk(tmp_path: Path) -> None:
+    """A killed process closes nothing: only what was written out frame by frame is there."""
+    folder, out, count = tmp_path / "seq", tmp_path / "out.csv", 300
+    write_image(folder / "f0.png", bright_disk(160, 130, (60, 60), 24))
+    for number in range(1, count):
+        (folder / f"f{number}.png").hardlink_to(folder / "f0.png")
+    words = [sys.executable, "-m", "polypscope", "detect", str(folder), str(out), "--most", "1"]
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        if out.is_file() and out.read_bytes().count(b"\n") > 3:
+            break
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    rows = read_detections_csv(out).rows
+    assert 3 <= len(rows) < count, "it ended before it could be killed half-way"
+    assert [row.frame for row in rows] == [f"f{number}" for number in range(len(rows))]
+
+
+def test_frames_before_the_cut_of_a_video_are_kept(tmp_path: Path) -> None:
+    with VideoWriter(tmp_path / "whole.mkv") as writer:
+        for i in range(12):
+            writer.write(Frame(i, i / 25, bright_disk(160, 130, (60 + 3 * i, 60), 24, seed=i)))
+    content = (tmp_path / "whole.mkv").read_bytes()
+    (tmp_path / "cut.mkv").write_bytes(content[: len(content) // 2])
+    detect(tmp_path / "whole.mkv", tmp_path / "whole.csv", most=1)
+    detect(tmp_path / "cut.mkv", tmp_path / "cut.csv", most=1)
+    whole, cut = (read_detections_csv(tmp_path / f"{name}.csv").rows for name in ("whole", "cut"))
+    assert 2 <= len(cut) < len(whole) == 12
+    assert cut == whole[: len(cut)]
+
+
+@pytest.mark.parametrize("place", ["a0", "a2x", "a9"])
+def test_a_broken_and_a_tiny_picture_are_named_and_the_others_are_done(place: str, tmp_path: Path) -> None:
     _sequence(tmp_path / "seq")
-    (tmp_path / "seq" / "images" / "a0.png").write_text("not a picture")
-    result = detect(tmp_path / "seq", tmp_path / "out.csv")
-    assert result.frames == 3
-    assert result.exit_code == 1
-    assert "a0.png" in result.failures[0]
+    (tmp_path / "seq" / "images" / f"{place}.png").write_text("not a picture")
+    write_image(tmp_path / "seq" / "images" / f"{place}tiny.png", np.zeros((4, 30, 3), np.uint8))
+    result = detect(tmp_path / "seq", tmp_path / "out.csv", most=1)
+    assert (result.frames, result.exit_code) == (3, 1)
+    assert [row.frame for row in read_detections_csv(tmp_path / "out.csv").rows] == list(PLACES)
+    assert f"{place}.png" in result.failures[0]
+    assert f"{place}tiny.png: frame: expected uint8 RGB" in result.failures[1]
+    assert json.loads((tmp_path / "run.json").read_text())["failures"] == list(result.failures)
+
+
+@pytest.mark.parametrize(("named", "maps"), [("seq", "seq"), ("seq/a.png", "seq"), (".", ".")])
+def test_maps_never_take_the_place_of_pictures(
+    named: str, maps: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("seq", "other"):
+        write_image(tmp_path / name / "a.png", bright_disk(160, 130, (60, 60), 24))
+    before = (tmp_path / "seq" / "a.png").read_bytes()
+    with pytest.raises(UsageError, match="--maps: expected a folder of its own"):
+        detect(Path(named), Path("out.csv"), maps=Path(maps))
+    assert (tmp_path / "seq" / "a.png").read_bytes() == before
+    assert not (tmp_path / "out.csv").exists()
 
 
 def test_wrong_arguments_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "picture.webp").write_text("pictures of this kind cannot be read")
     with pytest.raises(InputError, match="expected videos or images"):
         detect(tmp_path / "empty", tmp_path / "o.csv")
     with pytest.raises(MissingInput, match="found nothing there"):

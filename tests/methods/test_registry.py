@@ -46,6 +46,7 @@ def test_a_method_gives_detections_inside_the_frame_best_first(method: Method) -
         x, y = found.point_xy
         assert 0 <= x <= 309
         assert 0 <= y <= 249
+    assert method.has_map == (look.energy is not None)
     if look.energy is not None:
         assert look.energy.shape == (250, 310)
         assert look.energy.dtype == np.float32

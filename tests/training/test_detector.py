@@ -41,6 +41,15 @@ def _recipe(folder: Path, text: str) -> Path:
     return path
 
 
+def test_maps_of_a_method_without_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    _pairs(tmp_path / "data", 4)
+    trained = train(_recipe(tmp_path, 'method = "etis-larib"')).weights
+    (tmp_path / "o.csv").write_text("earlier results")
+    with pytest.raises(UsageError, match="expected a method with an energy map, found etis-larib"):
+        detect(tmp_path / "data", tmp_path / "o.csv", method="etis-larib", trained=trained, maps=tmp_path / "maps")
+    assert (tmp_path / "o.csv").read_text() == "earlier results"
+
+
 @pytest.mark.parametrize("method", LEARNERS)
 def test_from_recipe_to_detections(method: str, tmp_path: Path) -> None:
     _pairs(tmp_path / "data", 8)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from polypscope.methods.method import Method
     from polypscope.runtime.runlog import RunLog
 
 __all__ = ["Detected", "detect"]
@@ -88,8 +87,12 @@ def detect(
     if not 0 <= least <= 1:
         raise UsageError(f"--least: expected a score from 0 to 1, found {least:g}; give the lowest score to keep.")
     look = load_method(method, trained)
+    if maps is not None and not look.has_map:
+        raise UsageError(f"--maps: expected a method with an energy map, found {method}, which has none; leave it out.")
     sources = find_sources([input])
     names = unique_names(sources)
+    folders = [None if maps is None else maps / name if len(sources) > 1 else maps for name in names]
+    _keep_apart(sources, folders)
     failures: list[str] = []
     frames = detections = 0
     arguments = {"input": input, "out": out, "method": method, "trained": trained, "most": most, "least": least}
@@ -100,14 +103,12 @@ def detect(
     ):
         if trained is not None:
             log.add_input(trained)
-        for source, name in zip(sources, names, strict=True):
+        for source, name, folder in zip(sources, names, folders, strict=True):
             for frame, rgb in _frames(source, failures, log):
                 seen = look.look(rgb)
                 kept = [d for d in seen.detections if d.score is None or d.score >= least][:most]
                 stream.write(name, frame, kept)
-                if maps is not None:
-                    _require_map(look, seen.energy is not None, method)
-                    folder = maps / name if len(sources) > 1 else maps
+                if folder is not None:
                     file = f"{frame:06d}" if isinstance(frame, int) else frame
                     write_probability(folder / f"{file}.png", ProbabilityMap(seen.energy))
                 frames += 1
@@ -121,11 +122,18 @@ def detect(
     return Detected(out, frames, detections, tuple(failures))
 
 
-def _require_map(method: Method, has_map: bool, name: str) -> None:
+def _keep_apart(sources: list[Path], folders: list[Path | None]) -> None:
+    """Refuse to write maps where pictures are read: a map has its frame's name, and would take its place."""
+    from polypscope.io.images import IMAGE_SUFFIXES
     from polypscope.records.errors import UsageError
 
-    if not has_map:
-        raise UsageError(f"--maps: expected a method with an energy map, found {name}, which has none; leave it out.")
+    read = {source.resolve() for source in sources if source.is_dir()}
+    read |= {source.resolve().parent for source in sources if source.suffix.lower() in IMAGE_SUFFIXES}
+    for folder in folders:
+        if folder is not None and folder.resolve() in read:
+            raise UsageError(
+                f"--maps: expected a folder of its own, found {folder}, which holds the input; give another."
+            )
 
 
 def _count(sources: list[Path]) -> int | None:
@@ -148,23 +156,31 @@ def _frames(source: Path, failures: list[str], log: RunLog) -> Iterator[tuple[in
     """(name or index, RGB) of each frame; what cannot be read is added to `failures` and left out."""
     from polypscope.io.images import IMAGE_SUFFIXES, read_rgb
     from polypscope.io.paths import list_files
+    from polypscope.methods.method import check_frame
     from polypscope.pipeline.inputs import open_any
-    from polypscope.records.errors import InputError
+    from polypscope.records.errors import InputError, RecordError
 
     if source.is_dir() or source.suffix.lower() in IMAGE_SUFFIXES:
         for path in list_files(source, IMAGE_SUFFIXES) if source.is_dir() else [source]:
             try:
                 rgb = read_rgb(path)
+                check_frame(rgb)
             except InputError as error:
                 failures.append(str(error))
+                continue
+            except RecordError as error:
+                failures.append(f"{path}: {error}")
                 continue
             yield path.stem, rgb
         return
     try:
         with open_any(source) as video:
             for frame in video:
+                check_frame(frame.rgb)
                 yield frame.index, frame.rgb
             for text in video.notes:
                 log.add_note(f"{source.name}: {text}")
     except InputError as error:
         failures.append(str(error))
+    except RecordError as error:
+        failures.append(f"{source}: {error}")

@@ -48,6 +48,8 @@ class _Regions:
 class EtisLarib(Method):
     """The trained method. `threshold`: probability from which a region is reported."""
 
+    has_map = False
+
     def __init__(self, stumps: Stumps, prior: SizePrior, threshold: float) -> None:
         self.stumps, self.prior, self.threshold = stumps, prior, threshold
 

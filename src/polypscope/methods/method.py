@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from polypscope.records import Detection
 from polypscope.records.errors import RecordError
 
-__all__ = ["Look", "Method"]
+__all__ = ["Look", "Method", "check_frame"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +27,12 @@ class Look:
 
 
 class Method(ABC):
-    """One team's method, ready to run; it keeps nothing from one frame to the next."""
+    """One team's method, ready to run; it keeps nothing from one frame to the next.
+
+    has_map: whether its looks have an energy map.
+    """
+
+    has_map = True
 
     @abstractmethod
     def look(self, rgb: NDArray[np.uint8]) -> Look:
