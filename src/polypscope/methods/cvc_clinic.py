@@ -193,8 +193,8 @@ class CvcClinic(Method):
         self.work_px, self.fine, self.smooth_px = work_px, fine, smooth_px
         self.least, self.most, self.apart_px = least, most, apart_px
 
-    def valleys(self, rgb: NDArray[np.uint8]) -> Valleys:
-        """Valleys of a frame at working size, none outside the view."""
+    def valleys(self, rgb: NDArray[np.uint8]) -> tuple[Valleys, NDArray[np.bool_]]:
+        """Valleys of a frame at working size, none outside the view; and that view, bool (h, w)."""
         picture = standard_size(rgb, self.work_px * self.fine)
         view = find_view(picture)
         picture = paint_over(picture, find_highlights(picture) & view)
@@ -206,17 +206,20 @@ class CvcClinic(Method):
         double_y = depth * 2 * found.across_x * found.across_y
         small = [cv2.resize(p, size, interpolation=cv2.INTER_AREA) for p in (depth, double_x, double_y)]
         angle = 0.5 * np.arctan2(small[2], small[1])
-        return Valleys(small[0], np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32))
+        seen = cv2.resize(view.astype(np.uint8), size, interpolation=cv2.INTER_NEAREST) > 0
+        return Valleys(small[0], np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)), seen
 
     def look(self, rgb: NDArray[np.uint8]) -> Look:
         check_frame(rgb)
-        energy = accumulate(self.valleys(rgb), self.spec)
+        valleys, view = self.valleys(rgb)
+        energy = accumulate(valleys, self.spec)
         energy = cv2.GaussianBlur(energy, (0, 0), self.smooth_px)
         height, width = rgb.shape[:2]
         scale_x, scale_y = width / energy.shape[1], height / energy.shape[0]
         detections = tuple(
             Detection(((x + 0.5) * scale_x - 0.5, (y + 0.5) * scale_y - 0.5), score=min(1.0, value))
             for x, y, value in maxima(energy, self.apart_px, self.most, self.least)
+            if view[y, x]  # valleys at the edge of the view may surround a place beyond it
         )
         whole = cv2.resize(energy, (width, height), interpolation=cv2.INTER_LINEAR)
         return Look(detections, np.clip(whole, 0, 1).astype(np.float32))
