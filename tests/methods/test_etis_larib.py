@@ -51,10 +51,46 @@ def test_the_size_prior_decides_between_two_circles() -> None:
     assert abs(large.x - 110) < 4
 
 
-def test_an_ellipse_knows_what_it_contains() -> None:
-    tall = Ellipse(10, 10, 4, 4.0, math.pi / 2)  # half axes 8 and 2
-    inside = tall.contains(np.array([10.0, 10.0, 11.9, 12.1]), np.array([17.9, 18.1, 10.0, 10.0]))
-    assert inside.tolist() == [True, False, True, False]
+def test_support_is_a_share_of_the_outline_and_no_two_regions_are_alike() -> None:
+    grey = np.full((130, 200), 90, np.uint8)
+    for centre, radius in (((45, 60), 14), ((130, 62), 38)):
+        cv2.circle(grey, centre, radius, 150, -1, cv2.LINE_AA)
+    edges = find_edges(grey, np.ones(grey.shape, bool))
+    found = find_ellipses(edges, grey.shape, SizePrior(3.0, 100.0))
+    assert {round(one.radius / 4) for one in found[:2]} == {4, 9}
+    assert [one.support for one in found[:2]] == pytest.approx([0.95, 0.95], abs=0.1)
+    for one, other in itertools.combinations(found, 2):
+        small, large = sorted((one.radius, other.radius))
+        assert math.hypot(one.x - other.x, one.y - other.y) >= 0.4 * small or large >= 1.6 * small
+    assert len(found) == 14
+    assert find_ellipses(edges, grey.shape, SizePrior(3.0, 100.0), most=3) == found[:3]
+
+
+def test_edges_are_those_of_allowed_places_and_none_of_noise() -> None:
+    noise = np.clip(np.random.default_rng(0).normal(120, 6, (110, 140)), 0, 255).astype(np.uint8)
+    everywhere = np.ones(noise.shape, bool)
+    assert len(find_edges(noise, everywhere)) == 0
+    cv2.circle(noise, (70, 55), 25, 200, -1, cv2.LINE_AA)
+    right = everywhere.copy()
+    right[:, :70] = False
+    edges = find_edges(noise, right)
+    assert edges[:, 0].min() >= 70
+    assert len(edges) == pytest.approx(len(find_edges(noise, everywhere)) / 2, rel=0.1)
+    # Normals point from the dark to the bright side, so towards the middle.
+    inward = -(edges[:, 2] * (edges[:, 0] - 70) + edges[:, 3] * (edges[:, 1] - 55)) / 25
+    assert np.median(inward) > 0.9
+
+
+@pytest.mark.parametrize("angle_deg", [0, 30, 90, 150])
+def test_an_ellipse_knows_what_it_contains(angle_deg: int) -> None:
+    angle = math.radians(angle_deg)
+    one = Ellipse(10, 20, 4, 4.0, angle)  # half axes 8 and 2
+    assert one.reach() == 8
+    along, across = np.array([7.9, 8.1, 0, 0]), np.array([0, 0, 1.9, 2.1])
+    x = 10 + along * math.cos(angle) - across * math.sin(angle)
+    y = 20 + along * math.sin(angle) + across * math.cos(angle)
+    assert one.contains(x, y).tolist() == [True, False, True, False]
+    assert one.scaled(2) == Ellipse(20.5, 40.5, 8, 4.0, angle)
 
 
 def _obvious_features(p: np.ndarray) -> dict[str, float]:
@@ -105,6 +141,18 @@ def test_cooccurrence_and_features_equal_the_formulas() -> None:
         assert haralick(found) == pytest.approx([formulas[name] for name in FEATURES], abs=1e-9)
 
 
+def test_texture_is_mean_and_range_over_directions_at_two_distances() -> None:
+    rng = np.random.default_rng(6)
+    grey = rng.integers(0, 256, (24, 30)).astype(np.uint8)
+    inside = rng.random(grey.shape) < 0.9
+    expected = []
+    for distance in (1, 3):
+        offsets = [(0, distance), (-distance, distance), (-distance, 0), (-distance, -distance)]
+        each = [haralick(cooccurrence(grey // 8, inside, dy, dx, 32)) for dy, dx in offsets]
+        expected += [np.mean(each, axis=0), np.ptp(each, axis=0)]
+    assert texture(grey, inside) == pytest.approx(np.concatenate(expected))
+
+
 def test_texture_of_nothing_and_of_one_colour_is_finite() -> None:
     grey = np.full((20, 20), 77, np.uint8)
     for inside in (np.zeros((20, 20), bool), np.ones((20, 20), bool)):
@@ -141,6 +189,19 @@ def test_boosting_learns_a_disc_and_needs_both_classes() -> None:
     assert set(stumps.feature[:2].tolist()) <= {0, 2}
     with pytest.raises(RecordError, match="with and without polyp"):
         fit_stumps(values, np.ones(1200, bool))
+
+
+def test_one_round_is_one_stump_at_a_value_that_occurs() -> None:
+    values = np.repeat([0.0, 1.0, 2.0], 20)[:, None]
+    stump = fit_stumps(values, values[:, 0] >= 1, rounds=1, shrink=0.5)
+    assert (stump.below[0], stump.above[0]) == pytest.approx((-0.5, 0.5))
+    assert (stump.margin(np.array([[0.0], [1.0], [2.0]])) > 0).tolist() == [False, True, True]
+
+
+def test_a_rare_class_weighs_as_much_as_the_other() -> None:
+    values = np.random.default_rng(3).normal(0, 1, (400, 2))
+    rare = np.arange(400) < 20  # features say nothing about it
+    assert fit_stumps(values, rare, rounds=5).probability(values).mean() == pytest.approx(0.5, abs=0.1)
 
 
 def _drawn(seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -71,8 +71,7 @@ def fit_stumps(
     for r in range(rounds):
         f, cut, low, high = best_split(binned, sign, weight, bins)
         feature[r], below[r], above[r] = f, shrink * low, shrink * high
-        # A feature that never changes has no cut: everything then lies above.
-        threshold[r] = cuts[f][cut] if cut < len(cuts[f]) else np.inf
+        threshold[r] = cuts[f][cut]
         answer = np.where(binned[f] <= cut, below[r], above[r])
         weight *= np.exp(-sign * answer)
         weight /= weight.sum()
