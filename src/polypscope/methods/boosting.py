@@ -6,21 +6,13 @@ pictures. A trained model is four arrays, which a file can hold without pickling
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from polypscope.records.errors import RecordError
-
-if TYPE_CHECKING:
-    F = TypeVar("F", bound=Callable[..., Any])
-
-    def njit(**options: Any) -> Callable[[F], F]: ...
-else:
-    from numba import njit
 
 __all__ = ["Stumps", "fit_stumps"]
 

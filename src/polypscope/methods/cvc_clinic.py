@@ -16,13 +16,12 @@ were chosen on Kvasir-SEG's training pictures and PolypGen.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeVar
 
 import cv2
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from polypscope.methods.method import Look, Method, check_frame
@@ -31,13 +30,6 @@ from polypscope.methods.tissue import find_highlights, find_view, paint_over, sh
 from polypscope.methods.valleys import Valleys, find_valleys, without_vessels
 from polypscope.records import Detection
 from polypscope.records.errors import RecordError
-
-if TYPE_CHECKING:
-    F = TypeVar("F", bound=Callable[..., Any])
-
-    def njit(**options: Any) -> Callable[[F], F]: ...
-else:
-    from numba import njit
 
 __all__ = ["CvcClinic", "Dova", "accumulate", "sector_offsets"]
 

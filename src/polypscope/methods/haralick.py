@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
-
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    F = TypeVar("F", bound=Callable[..., Any])
-
-    def njit(**options: Any) -> Callable[[F], F]: ...
-else:
-    from numba import njit
 
 __all__ = ["FEATURES", "LENGTH", "cooccurrence", "haralick", "texture"]
 

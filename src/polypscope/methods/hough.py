@@ -7,20 +7,12 @@ because a polyp may be brighter or darker than what lies behind it, and votes ar
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
 
 import cv2
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    F = TypeVar("F", bound=Callable[..., Any])
-
-    def njit(**options: Any) -> Callable[[F], F]: ...
-else:
-    from numba import njit
 
 __all__ = ["Ellipse", "SizePrior", "find_edges", "find_ellipses", "hough_votes"]
 
