@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scenes_of_mucosa import bright_disk, flat, mucosa
 
+from polypscope.methods import etis_larib
 from polypscope.methods.boosting import best_split, fit_stumps
 from polypscope.methods.etis_larib import EtisLarib, train_etis_larib
 from polypscope.methods.haralick import FEATURES, cooccurrence, haralick, texture
@@ -192,7 +193,7 @@ def test_boosting_learns_a_disc_and_needs_both_classes() -> None:
 
 
 def test_one_round_is_one_stump_at_a_value_that_occurs() -> None:
-    values = np.repeat([0.0, 1.0, 2.0], 20)[:, None]
+    values = np.repeat([0.0, 1.0, 2.0], [16, 17, 16])[:, None]  # of 49, all quantiles are values
     stump = fit_stumps(values, values[:, 0] >= 1, rounds=1, shrink=0.5)
     assert (stump.below[0], stump.above[0]) == pytest.approx((-0.5, 0.5))
     assert (stump.margin(np.array([[0.0], [1.0], [2.0]])) > 0).tolist() == [False, True, True]
@@ -236,6 +237,95 @@ def test_texture_tells_two_equal_shapes_apart(trained: EtisLarib) -> None:
         assert found[0].box.contains(x, y)
     assert sum(hits) >= 5
     assert trained(flat(200, 150)) == ()
+
+
+def test_the_size_of_polyps_is_learned(trained: EtisLarib) -> None:
+    radius = 34 * etis_larib.SHAPE_PX / math.sqrt(270 * 180)
+    assert trained.prior.mean == pytest.approx(math.log(radius), abs=0.05)
+
+
+def test_the_strongest_regions_are_from_the_threshold_on_and_not_inside_better_ones() -> None:
+    circles = [Ellipse(x, 50, radius, 1.0, 0.0) for x, radius in ((200, 20), (55, 10), (50, 20), (120, 15))]
+    probability = np.array([0.3, 0.8, 0.9, 0.6])
+    assert etis_larib._strongest(circles, probability, 0.5) == [2, 3]
+    assert etis_larib._strongest(circles, probability, 0.2) == [2, 3, 0]
+
+
+@pytest.mark.parametrize(
+    ("one", "label"),
+    [
+        (Ellipse(50, 40, 20, 1.0, 0.0), 1),
+        (Ellipse(50, 40, 6, 1.0, 0.0), -1),  # in the mask, but of another size
+        (Ellipse(75, 40, 20, 1.0, 0.0), 0),
+        (Ellipse(-3, 300, 20, 1.0, 0.0), 0),
+    ],
+)
+def test_what_a_region_is_an_example_of(one: Ellipse, label: int) -> None:
+    y, x = np.mgrid[:90, :120]
+    assert etis_larib._label(one, np.hypot(x - 50, y - 40) < 20) == label
+
+
+@pytest.mark.parametrize("angle_deg", [0, 30, 90, 135])
+def test_the_box_of_a_detection_touches_its_ellipse(angle_deg: int) -> None:
+    regions = etis_larib._Regions([Ellipse(100, 60, 20, 4.0, math.radians(angle_deg))], np.zeros((1, 1)), (120, 200))
+    found = etis_larib._detection(regions, 0, 0.7, (240, 600))
+    turn = np.linspace(0, 2 * np.pi, 3601)
+    outline = (40 * np.cos(turn) + 10j * np.sin(turn)) * np.exp(1j * math.radians(angle_deg))
+    assert found.box is not None
+    assert found.point_xy == pytest.approx((3 * 100 + 1, 2 * 60 + 0.5))
+    assert found.box.width == pytest.approx(3 * np.ptp(outline.real), abs=0.01)
+    assert found.box.height == pytest.approx(2 * np.ptp(outline.imag), abs=0.01)
+    assert found.box.x + found.box.width / 2 == pytest.approx(found.point_xy[0])
+    assert found.box.y + found.box.height / 2 == pytest.approx(found.point_xy[1])
+
+
+def test_the_threshold_has_the_best_f1_on_pictures_that_were_left_out() -> None:
+    """Three regions far apart in each of thirty pictures, the first of them a polyp, told by noisy features."""
+    rng = np.random.default_rng(3)
+    circles = [Ellipse(x, 50, 10, 1.0, 0.0) for x in (30, 90, 150)]
+    polyp = np.array([True, False, False])
+    features = rng.normal(0, 1, (30, 3, 4)) + 1.6 * polyp[:, None]
+    seen = [etis_larib._Regions(circles, one, (100, 200)) for one in features]
+    mask = np.zeros((100, 200), bool)
+    mask[45:55, 25:35] = True
+    fold = np.arange(30) // 10
+    probability = np.zeros((30, 3))
+    for left_out in range(3):
+        stumps = fit_stumps(
+            features[fold != left_out].reshape(-1, 4), np.tile(polyp, int((fold != left_out).sum())), rounds=10
+        )
+        probability[fold == left_out] = [stumps.probability(one) for one in features[fold == left_out]]
+
+    def f1(threshold: float) -> float:
+        told = probability >= threshold
+        right, wrong = told[:, 0].sum(), told[:, 1:].sum()
+        return 2 * right / (right + wrong + 30)
+
+    best = etis_larib._best_threshold(seen, [mask] * 30, [[1, 0, 0]] * 30, fold, rounds=10)
+    assert best == pytest.approx(max(np.linspace(0.3, 0.95, 27), key=f1))
+    assert f1(0.3) < f1(best) - 0.02
+    assert f1(0.95) < f1(best) - 0.02
+
+
+@pytest.mark.parametrize(("kind", "some"), [("disk", True), ("border", False), ("highlight", False)])
+def test_borders_and_highlights_are_no_shapes(kind: str, some: bool) -> None:
+    rgb = np.full((256, 256, 3), (150, 90, 80), np.uint8)
+    if kind == "border":
+        y, x = np.mgrid[:256, :256]
+        rgb[np.hypot(x - 128, y - 128) > 80] = 4
+    else:
+        cv2.circle(rgb, (128, 128), 40, (250, 245, 240) if kind == "highlight" else (190, 115, 100), -1, cv2.LINE_AA)
+    assert bool(etis_larib._regions(rgb, WIDE).ellipses) == some
+
+
+def test_texture_is_that_of_the_view() -> None:
+    grey = np.random.default_rng(4).integers(0, 256, (80, 80)).astype(np.uint8)
+    view = np.ones(grey.shape, bool)
+    view[:, :40] = False
+    one = Ellipse(42, 40, 20, 1.5, 0.3)
+    y, x = np.mgrid[:80, :80].astype(np.float64)
+    expected = texture(grey, one.contains(x, y) & view)
+    assert etis_larib._texture_inside(grey, view, one) == pytest.approx(expected)
 
 
 def test_a_trained_file_comes_back_equal_and_others_are_refused(trained: EtisLarib, tmp_path: Path) -> None:

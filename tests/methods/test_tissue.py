@@ -27,7 +27,7 @@ def test_standard_size_keeps_the_shape_and_turns_nothing(width: int, height: int
 def test_a_black_border_is_out_of_view_and_a_dark_lumen_is_not(side: str) -> None:
     rgb = mucosa(WIDTH, HEIGHT)
     border = {
-        "left": np.s_[:, :20], "right": np.s_[:, -20:], "top": np.s_[:20], "bottom": np.s_[-20:],
+        "left": np.s_[30:90, :20], "right": np.s_[30:90, -20:], "top": np.s_[:20, 30:90], "bottom": np.s_[-20:, 30:90],
     }[side]  # fmt: skip
     rgb[border] = 5
     rgb[50:70, 70:90] = 5
