@@ -355,6 +355,7 @@ def test_a_trained_file_comes_back_equal_and_others_are_refused(trained: EtisLar
         ("below", np.array(["1", "2"]), "expected numbers of shape"),
         ("below", np.array([1.0, np.nan]), "expected finite numbers"),
         ("feature", np.zeros(0, np.int32), "expected numbers of shape"),
+        ("prior", np.array([3.0, 0.0]), "expected a prior with a width above 0, found 0.0"),
     ],
 )
 def test_a_file_with_other_numbers_is_refused(name: str, value: np.ndarray, sentence: str, tmp_path: Path) -> None:

@@ -84,6 +84,8 @@ class EtisLarib(Method):
         a = read_arrays(path, "etis-larib", {**stumps_of, "prior": (2,), "report_from": (1,)})
         if not 0 <= a["feature"].min() <= a["feature"].max() < LENGTH:
             raise DamagedInput(f"{path}: expected features below {LENGTH}, found {a['feature'].max()}; train it again.")
+        if not a["prior"][1] > 0:
+            raise DamagedInput(f"{path}: expected a prior with a width above 0, found {a['prior'][1]}; train it again.")
         stumps = Stumps(a["feature"].astype(np.int32), a["threshold"], a["below"], a["above"])
         return cls(stumps, SizePrior(float(a["prior"][0]), float(a["prior"][1])), float(a["report_from"][0]))
 
