@@ -366,6 +366,25 @@ def test_a_file_with_other_numbers_is_refused(name: str, value: np.ndarray, sent
         EtisLarib.load(write_arrays(tmp_path / "bad.npz", "etis-larib", {**arrays, name: value}))
 
 
+def test_a_file_without_stumps_or_without_an_array_is_refused(tmp_path: Path) -> None:
+    arrays = dict.fromkeys(("feature", "threshold", "below", "above"), np.zeros(0))
+    arrays |= {"prior": np.array([3.0, 0.5]), "report_from": np.array([0.5])}
+    with pytest.raises(DamagedInput, match=r"expected numbers of shape \(n\) in 'feature', found .* of shape \(0,\)"):
+        EtisLarib.load(write_arrays(tmp_path / "none.npz", "etis-larib", arrays))
+    del arrays["above"]
+    with pytest.raises(DamagedInput, match="expected the array 'above', found none"):
+        EtisLarib.load(write_arrays(tmp_path / "less.npz", "etis-larib", arrays))
+
+
+def test_a_file_that_cannot_be_written_leaves_the_one_before(trained: EtisLarib, tmp_path: Path) -> None:
+    path = trained.save(tmp_path / "a.npz")
+    before = path.read_bytes()
+    with pytest.raises(Exception, match="pickle"):
+        write_arrays(path, "etis-larib", {"prior": np.ones(9), "feature": np.array([lambda: 0])})
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_training_without_polyps_is_refused() -> None:
     rgb = mucosa(120, 90)
     with pytest.raises(InputError, match="pictures with a polyp, found 0"):

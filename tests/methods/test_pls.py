@@ -62,6 +62,13 @@ def test_edges_fall_in_their_kinds(kind: str, edge: int) -> None:
     assert fcth(flat(160, 160, 128)).reshape(8, 24)[0].sum() == pytest.approx(1)
 
 
+def test_a_block_counts_for_every_filter_that_answers_nearly_as_strongly() -> None:
+    y, x = np.mgrid[:160, :160]
+    stairs = np.repeat(np.where(x % 4 + y % 4 >= 4, 220, 60).astype(np.uint8)[..., None], 3, axis=2)
+    # The answer without direction is 0.71 of the rising one, for which 0.68 is enough; upright ones would need 0.98.
+    assert cedd(stairs).reshape(6, 24).sum(axis=1) == pytest.approx([0, 0.5, 0, 0, 0.5, 0])
+
+
 def test_fine_checks_are_rough_both_ways_for_fcth() -> None:
     y, x = np.mgrid[:160, :160]
     fine = np.repeat(np.where((x + y) % 2, 250, 10).astype(np.uint8)[..., None], 3, axis=2)
@@ -98,6 +105,10 @@ def test_tamura_sees_coarseness_contrast_and_direction() -> None:
     assert int(horizontal.argmax()) in (0, 15)
     assert horizontal.max() > 0.8
     assert horizontal.sum() == pytest.approx(1)
+    rare = (200 * (np.random.default_rng(0).random((160, 160)) < 0.05)).astype(np.uint8)
+    deviations = (rare - rare.mean()) / rare.std()
+    expected = rare.std() / (deviations**4).mean() ** 0.25  # peaks that are rare make less contrast
+    assert tamura(np.repeat(rare[..., None], 3, axis=2))[1] == pytest.approx(expected, rel=0.01)
 
 
 def test_tanimoto_is_a_distance_from_0_to_1() -> None:
