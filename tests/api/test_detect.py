@@ -79,18 +79,22 @@ def test_one_picture_and_one_video(tmp_path: Path) -> None:
     with VideoWriter(tmp_path / "clip.mp4") as writer:
         for i in range(3):
             writer.write(Frame(i, i / 25, bright_disk(160, 130, (60 + 10 * i, 60), 24)))
-    result = detect(tmp_path / "clip.mp4", tmp_path / "clip.csv", most=1)
+    result = detect(tmp_path / "clip.mp4", tmp_path / "clip.csv", most=1, maps=tmp_path / "maps")
     rows = read_detections_csv(tmp_path / "clip.csv").rows
     assert result.frames == 3
     assert [row.frame for row in rows] == [0, 1, 2]
+    assert sorted(path.name for path in (tmp_path / "maps").iterdir()) == ["000000.png", "000001.png", "000002.png"]
     assert all(math.hypot(row.x - 60 - 10 * row.frame, row.y - 60) < 10 for row in rows)
 
 
 def test_least_and_most_cut_the_list(tmp_path: Path) -> None:
     two = [bright_disk(160, 130, (80, 65), 24, seed=seed) for seed in (0, 1)]
     write_image(tmp_path / "one.png", np.concatenate(two, axis=1))
-    every = detect(tmp_path / "one.png", tmp_path / "a.csv").detections
-    assert every > 1
+    assert detect(tmp_path / "one.png", tmp_path / "a.csv").detections > 2
+    scores = [row.score for row in read_detections_csv(tmp_path / "a.csv").rows]
+    assert scores == pytest.approx([d.score for d in CvcClinic()(np.concatenate(two, axis=1))], abs=1e-4)
+    detect(tmp_path / "one.png", tmp_path / "b.csv", least=0.2)
+    assert [row.score for row in read_detections_csv(tmp_path / "b.csv").rows] == [s for s in scores if s and s >= 0.2]
     assert detect(tmp_path / "one.png", tmp_path / "b.csv", most=1).detections == 1
     assert detect(tmp_path / "one.png", tmp_path / "c.csv", least=1.0).detections == 0
     assert read_detections_csv(tmp_path / "c.csv").rows == ()
