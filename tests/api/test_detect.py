@@ -70,8 +70,8 @@ def test_maps_have_the_size_and_the_name_of_the_frames(tmp_path: Path) -> None:
 def test_one_picture_and_one_video(tmp_path: Path) -> None:
     rgb = bright_disk(160, 130, (60, 60), 24)
     write_image(tmp_path / "one.png", rgb)
-    detect(tmp_path / "one.png", tmp_path / "one.csv")
-    rows = read_detections_csv(tmp_path / "one.csv").rows
+    detect(tmp_path / "one.png", tmp_path / "one.CSV")
+    rows = read_detections_csv(tmp_path / "one.CSV").rows
     assert {row.frame for row in rows} == {"one"}
     expected = CvcClinic()(rgb)
     assert len(rows) == len(expected)
@@ -130,7 +130,7 @@ def test_frames_before_a_kill_are_on_disk(tmp_path: Path) -> None:
     assert [row.frame for row in rows] == [f"f{number}" for number in range(len(rows))]
 
 
-def test_frames_before_the_cut_of_a_video_are_kept(tmp_path: Path) -> None:
+def test_what_is_good_of_a_damaged_video_is_kept_and_the_rest_noted(tmp_path: Path) -> None:
     with VideoWriter(tmp_path / "whole.mkv") as writer:
         for i in range(12):
             writer.write(Frame(i, i / 25, bright_disk(160, 130, (60 + 3 * i, 60), 24, seed=i)))
@@ -141,6 +141,12 @@ def test_frames_before_the_cut_of_a_video_are_kept(tmp_path: Path) -> None:
     whole, cut = (read_detections_csv(tmp_path / f"{name}.csv").rows for name in ("whole", "cut"))
     assert 2 <= len(cut) < len(whole) == 12
     assert cut == whole[: len(cut)]
+    spoilt = bytearray(content)
+    for index in range(7 * len(content) // 10, 7 * len(content) // 10 + 60):
+        spoilt[index] ^= 255
+    (tmp_path / "spoilt.mkv").write_bytes(spoilt)
+    detect(tmp_path / "spoilt.mkv", tmp_path / "spoilt.csv", most=1)
+    assert json.loads((tmp_path / "run.json").read_text())["notes"][0].startswith("spoilt.mkv: ")
 
 
 @pytest.mark.parametrize("place", ["a0", "a2x", "a9"])
