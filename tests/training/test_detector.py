@@ -14,7 +14,9 @@ from scenes_of_mucosa import bright_disk, mucosa
 from polypscope.api.detect import detect
 from polypscope.api.train import train
 from polypscope.io.detections_csv import read_detections_csv
-from polypscope.io.images import write_image
+from polypscope.io.images import read_rgb, write_image
+from polypscope.methods.global_features import jcd
+from polypscope.methods.pls import Pls
 from polypscope.methods.registry import METHODS
 from polypscope.records.errors import InputError, UsageError
 
@@ -64,6 +66,19 @@ def test_from_recipe_to_detections(method: str, tmp_path: Path) -> None:
     assert len(near) >= 6
     record = json.loads((tmp_path / "out" / "run.json").read_text())
     assert list(record["inputs"]) == [f"{method}.npz"]
+
+
+def test_every_so_many_th_picture_of_each_source_is_learned_from(tmp_path: Path) -> None:
+    for source in ("data", "more"):
+        _pairs(tmp_path / source, 4)
+        for path in (tmp_path / source / "masks").iterdir():  # a dark grey is no polyp
+            write_image(path, np.full((120, 150), 200 if path.name.startswith("p") else 100, np.uint8))
+    recipe = _recipe(tmp_path, 'method = "pls"\nevery = 3')
+    recipe.write_text(recipe.read_text() + '[[train]]\nroot = "more"\n')
+    learned = Pls.load(train(recipe).weights)
+    assert learned.polyp.tolist() == [True, True, False] * 2  # p0, p3 and q2 of each
+    assert np.allclose(learned.jcds[0], jcd(read_rgb(tmp_path / "data" / "images" / "p0.png")), atol=1e-6)
+    assert np.allclose(learned.jcds[5], jcd(read_rgb(tmp_path / "more" / "images" / "q2.png")), atol=1e-6)
 
 
 def test_what_is_wrong_is_said(tmp_path: Path) -> None:
