@@ -182,6 +182,17 @@ def test_what_is_no_bright_ellipse_has_no_energy(kind: str) -> None:
     assert elliptical_energy(rgb).max() < 0.05
 
 
+def test_there_is_no_energy_outside_the_view_nor_from_ellipses_that_lie_mostly_there() -> None:
+    notched = bright_disk(310, 250, (120, 125), 42)
+    notched[117:133, :130] = 0  # reaches the middle of the disk
+    energy = elliptical_energy(notched)
+    assert energy[27:30, 5:25].max() < 0.1 * energy.max()
+    strip = np.full((250, 310, 3), 4, np.uint8)
+    strip[105:145] = (150, 90, 80)
+    strip[105:145, 150:] = (170, 102, 90)
+    assert elliptical_energy(strip).max() < 0.6
+
+
 def _two_kinds(count: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Disks on mucosa, and mucosa of a greyer kind without."""
     out = []
