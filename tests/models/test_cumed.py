@@ -50,6 +50,14 @@ def test_the_trainer_counts_the_fused_map_and_all_three_classifiers(level: int) 
     assert deep_supervision(better, truth) < deep_supervision(maps, truth) - 0.1
 
 
+def test_the_down_path_has_the_levels_of_vgg(network: CUMED) -> None:
+    levels = network.eval().encoder(torch.rand(1, 3, 64, 96))
+    assert [tuple(level.shape[1:]) for level in levels] == [
+        (4, 64, 96), (8, 32, 48), (16, 16, 24), (32, 8, 12), (32, 4, 6),
+    ]  # fmt: skip
+    assert [len(stage) for stage in network.encoder.stages] == [2, 2, 3, 3, 3]
+
+
 @pytest.mark.parametrize("shape", [(64, 96), (70, 90), (100, 36)])
 def test_any_size_goes(network: CUMED, shape: tuple[int, int]) -> None:
     assert network.eval()(torch.rand(1, 3, *shape)).shape == (1, 1, *shape)

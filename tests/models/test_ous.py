@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch", reason="networks need the train extra")
 from polypscope.models.ous import OUS, STEP_PX, WINDOW_PX  # noqa: E402
 from polypscope.models.sliding import BLACK  # noqa: E402
 from polypscope.records.errors import UsageError  # noqa: E402
+from polypscope.training.loop import normalise  # noqa: E402
 
 
 @pytest.fixture
@@ -60,6 +61,10 @@ def test_with_padded_convolutions_it_would_not(network: OUS) -> None:
     connected = network.connected[0][0]
     connected.weight.data = connected.weight.data.repeat(1, 1, 3, 3)[..., :7, :7]  # padding leaves 7×7 of a window
     assert _largest_difference(network)[0] > 1e-3
+
+
+def test_black_around_the_picture_is_what_a_black_pixel_is() -> None:
+    assert float(normalise(torch.zeros(1, 3, 1, 1, dtype=torch.uint8)).max()) == BLACK
 
 
 def test_a_window_answers_for_its_centre(network: OUS) -> None:

@@ -65,6 +65,18 @@ def test_the_perceptron_sees_the_features_of_all_windows_concatenated(network: U
         assert torch.allclose(network.hidden(seen), expected, atol=1e-5)
 
 
+def test_the_map_is_the_output_of_active_neurons(network: UNSUCLAN) -> None:
+    network.eval()
+    x = torch.rand(1, 3, 32, 48)
+    with torch.no_grad():
+        neurons = network.hidden(network.features(x))
+        assert (neurons < 0).any()
+        weight, bias = network.output.weight.flatten(), network.output.bias
+        expected = (neurons.clamp(min=0) * weight[:, None, None]).sum(1, keepdim=True) + bias
+        expected = torch.nn.functional.interpolate(expected, size=(32, 48), mode="bilinear", align_corners=False)
+        assert torch.allclose(network(x), expected, atol=1e-5)
+
+
 def test_a_cnn_says_the_same_of_a_window_that_was_cut_out(network: UNSUCLAN) -> None:
     one = network.eval().networks[0]
     x = torch.rand(1, 3, 16, 20)
