@@ -84,6 +84,19 @@ def test_a_picture_is_judged_whole_in_training() -> None:
     assert sum(p.numel() for p in GoogLeNet().parameters()) == pytest.approx(6e6, rel=0.1)
 
 
+@pytest.mark.parametrize(("answer", "last"), [(0, 10), (1, 3), (2, 6)])
+def test_each_answer_is_of_the_whole_picture_and_teaches_all_levels_up_to_its_own(answer: int, last: int) -> None:
+    torch.manual_seed(0)
+    network = GoogLeNet(width=0.1).train()
+    seen: list[tuple[int, ...]] = []
+    network.output.register_forward_hook(lambda module, given, told: seen.append(tuple(given[0].shape[-2:])))
+    network(torch.rand(4, 3, SIDE_PX, SIDE_PX))[answer].square().mean().backward()
+    assert seen == [(1, 1)]
+    for number, level in enumerate(network.levels):
+        taught = [p.grad is not None and bool(p.grad.any()) for p in level.parameters() if p.ndim == 4]
+        assert taught == [number <= last] * len(taught), number
+
+
 def test_presence_is_what_is_taught() -> None:
     truth = torch.zeros(2, 1, 16, 16)
     truth[1, 0, 3, 4] = 1  # one pixel of polyp is a polyp

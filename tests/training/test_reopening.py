@@ -111,6 +111,7 @@ def test_a_depth_head_comes_back_and_its_norms_settle(tmp_path: Path) -> None:
         # In training a norm uses the batch's own statistics: settled ones have just these.
         torch.testing.assert_close(again.train()(*inputs), expected, atol=1e-2, rtol=1e-2)
     assert unsettled > 0.05
+    assert not any(module._forward_pre_hooks for module in again.modules())
 
 
 def test_the_shipped_depth_head_is_what_its_training_goes_on_from() -> None:
@@ -141,6 +142,15 @@ def test_a_file_whose_layers_lost_their_names_is_told(tmp_path: Path) -> None:
     assert card.sha256 == find_card(path).sha256
     with pytest.raises(ModelError, match="expected layers with the names of their model, found onnx::Conv_7"):
         reopen(create("unet", width=8), path, EXAMPLE)
+
+
+def test_a_file_with_more_layers_than_the_model_is_told(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    path = exported(seasoned(create("unet", width=8)), "unet", tmp_path / "u.onnx")
+    headless = create("unet", width=8)
+    headless.head = torch.nn.Identity()
+    with pytest.raises(ModelError, match=r"expected weights of a UNet, found head\.bias, which that has not"):
+        reopen(headless, path, EXAMPLE)
 
 
 def test_files_that_do_not_fit_are_told(tmp_path: Path) -> None:
