@@ -12,9 +12,10 @@ import pytest
 from polypscope.api.models import info, list_models
 from polypscope.api.predict import predict
 from polypscope.cli import run
+from polypscope.io.images import write_image
 from polypscope.pipeline.models import load_models
 from polypscope.records import Camera
-from polypscope.records.errors import InputError, MissingInput, ModelError, RecordError
+from polypscope.records.errors import InputError, MissingInput, ModelError, RecordError, UsageError
 from polypscope.runtime.cards import list_cards
 from polypscope.runtime.segmenter import DEFAULT_SEGMENTER, Segmenter
 
@@ -72,6 +73,24 @@ def test_wrong_inputs_are_named(tmp_path: Path) -> None:
         predict(tmp_path / "empty", tmp_path / "out")
     with pytest.raises(ModelError, match="found 'nonesuch'"):
         predict(tmp_path / "empty", tmp_path / "out", model="nonesuch")
+
+
+def test_no_map_takes_the_place_of_a_picture_or_of_another_map(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 50, 3), dtype=np.uint8)
+    first = write_image(tmp_path / "case" / "a.png", pixels)
+    before = first.read_bytes()
+    with pytest.raises(UsageError, match=r"expected a folder apart from the input, found .*a\.png in it"):
+        predict(tmp_path / "case", tmp_path / "case", fast=True)
+    with pytest.raises(UsageError, match="expected a folder apart from the input"):
+        predict(first, first.parent, fast=True)
+    assert first.read_bytes() == before
+    # Inside the input is fine, again and again: maps of the first run are no pictures of the second.
+    for _ in range(2):
+        assert predict(tmp_path / "case", tmp_path / "case" / "maps", fast=True).pictures == 1
+    assert [path.name for path in (tmp_path / "case" / "maps").rglob("*.png")] == ["a.png"]
+    write_image(tmp_path / "case" / "a.jpg", pixels)
+    with pytest.raises(UsageError, match="expected one picture of this name, found a"):
+        predict(tmp_path / "case", tmp_path / "out", fast=True)
 
 
 def test_cards_of_shipped_models_are_whole(capsys: pytest.CaptureFixture[str]) -> None:

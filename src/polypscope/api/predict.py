@@ -69,7 +69,8 @@ def predict(
         raise UsageError(f"--batch: expected at least 1, found {batch}; give the number of pictures at once.")
     segmenter = Segmenter.load(model, threads, provider)
     source, out = Path(input), Path(out)
-    folders, videos = _gather(source)
+    folders, videos = _gather(source, out)
+    _keep_apart(folders, out)
     arguments = {"input": source, "out": out, "model": segmenter.card.name, "clip": clip, "fast": fast, "batch": batch}
     failures: list[str] = []
     pictures = clips = 0
@@ -90,8 +91,11 @@ def predict(
     return Predictions(out, pictures, clips, tuple(failures))
 
 
-def _gather(source: Path) -> tuple[dict[Path, list[Path]], dict[Path, Path]]:
-    """Pictures by folder relative to the source, and videos by the folder their maps go to."""
+def _gather(source: Path, out: Path) -> tuple[dict[Path, list[Path]], dict[Path, Path]]:
+    """Pictures by folder relative to the source, and videos by the folder their maps go to.
+
+    Maps of an earlier run, in a folder inside the source, are no pictures.
+    """
     from polypscope.io.images import IMAGE_SUFFIXES
     from polypscope.io.paths import is_hidden, natural_sorted
     from polypscope.records.errors import InputError, MissingInput
@@ -104,9 +108,12 @@ def _gather(source: Path) -> tuple[dict[Path, list[Path]], dict[Path, Path]]:
         return {}, {Path(source.stem): source}
     folders: dict[Path, list[Path]] = {}
     videos: dict[Path, Path] = {}
+    results = None if out.resolve() == source.resolve() else out.resolve()
     for path in natural_sorted(source.rglob("*"), key=lambda path: path.relative_to(source)):
         inside = path.relative_to(source)
         if not path.is_file() or any(is_hidden(Path(part)) for part in inside.parts):
+            continue
+        if results is not None and path.resolve().is_relative_to(results):
             continue
         if path.suffix.lower() in IMAGE_SUFFIXES:
             folders.setdefault(inside.parent, []).append(path)
@@ -115,6 +122,25 @@ def _gather(source: Path) -> tuple[dict[Path, list[Path]], dict[Path, Path]]:
     if not folders and not videos:
         raise InputError(f"{source}: expected pictures or videos in this folder, found none; check the path.")
     return folders, videos
+
+
+def _keep_apart(folders: dict[Path, list[Path]], out: Path) -> None:
+    """Refuse maps that would take the place of a picture, or of each other."""
+    from polypscope.records.errors import UsageError
+
+    pictures = {path.resolve() for paths in folders.values() for path in paths}
+    made: dict[Path, Path] = {}
+    for folder, paths in folders.items():
+        for path in paths:
+            target = (out / folder / f"{path.stem}.png").resolve()
+            if target in pictures:
+                raise UsageError(f"{out}: expected a folder apart from the input, found {target} in it; give another.")
+            if target in made:
+                raise UsageError(
+                    f"{path}: expected one picture of this name, found {made[target].name} beside it, whose map would "
+                    "have the same name; rename one."
+                )
+            made[target] = path
 
 
 def _stills(segmenter, paths, out, batch, clip, fast, failures, ticker) -> int:  # type: ignore[no-untyped-def]
