@@ -80,7 +80,7 @@ def figures(results: list[Judged]) -> dict[str, str]:
     negative_minutes = sum(result.seconds for result in negative) / 60
     inside = [row["interval_mm"][0] <= row["true_mm"] <= row["interval_mm"][1] for row in sized]
     error = [abs(row["long_mm"] - row["true_mm"]) for row in sized]
-    relative = [row["long_mm"] / row["true_mm"] for row in sized]
+    relative = np.array([row["long_mm"] / row["true_mm"] for row in sized])
     return {
         "procedures, minutes": f"{len(results)}, {minutes:.1f}",
         "polyps found": share(len(found), len(polyps)),
@@ -104,6 +104,7 @@ def figures(results: list[Judged]) -> dict[str, str]:
         ),
         "true size inside its interval": share(sum(inside), len(sized)),
         "size error, median / mean, mm": f"{np.median(error):.2f} / {np.mean(error):.2f}" if sized else "-",
+        "size error relative to the truth, median": f"{100 * np.median(np.abs(relative - 1)):.1f} %" if sized else "-",
         "estimate / truth, median": f"{np.median(relative):.2f}" if sized else "-",
     }
 
