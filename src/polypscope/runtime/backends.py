@@ -55,9 +55,10 @@ class OnnxSession:
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
-        # Threads spin between two layers, which is faster than to be woken for each, but no longer than a run lasts:
-        # the decoder and the page need the cores too.
+        # Threads spin between two layers, which is faster than to be woken for each, but not for long, and no longer
+        # than a run lasts: the decoder and the page need the cores too.
         options.add_session_config_entry("session.intra_op.allow_spinning", "1")
+        options.add_session_config_entry("session.intra_op.spin_duration_us", "150")
         options.add_session_config_entry("session.force_spinning_stop", "1")
         try:
             self._session = ort.InferenceSession(str(path), options, providers=[name])
