@@ -159,6 +159,7 @@ def test_an_8_bit_file_keeps_the_exact_parts_exact(tmp_path: Path, capsys: pytes
     exact = [node.name for node in convolutions if makers.get(node.input[1]) != "DequantizeLinear"]
     assert 2 <= len(exact) <= 8, exact
     assert any("_conv_stem" in name for name in exact)
+    assert any("_blocks.0/" in name for name in exact)
     assert any("head4" in name for name in exact)
     scales = {tensor.name: tensor.dims for tensor in graph.initializer}
     quantised = [node for node in convolutions if node.name not in exact]

@@ -1,0 +1,32 @@
+"""Losses against their definitions, written out."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="training needs the train extra")
+
+from polypscope.training.losses import boundary_weight, deep_supervision, structure_loss  # noqa: E402
+
+
+def test_the_structure_loss_of_one_picture_by_hand() -> None:
+    target = torch.zeros(1, 1, 2, 2)
+    target[..., 0, 0] = 1.0
+    weight = torch.tensor([[[[3.0, 1.0], [1.0, 1.0]]]])
+    logits = torch.zeros(1, 1, 2, 2)  # a probability of one half everywhere
+    smooth = 4e-3
+    dice = 1 - (2 * 0.5 * 3 + smooth) / (0.5 * 6 + 3 + smooth)
+    assert float(structure_loss(logits, target, weight)) == pytest.approx(float(torch.tensor(2.0).log()) + dice)
+
+
+def test_every_level_is_compared_at_its_own_size_with_its_own_share() -> None:
+    generator = torch.Generator().manual_seed(0)
+    target = (torch.rand(2, 1, 32, 32, generator=generator) > 0.7).float()
+    levels = [torch.randn(2, 1, side, side, generator=generator) for side in (8, 4, 2, 2)]
+    expected = 0.0
+    for level, share, shrink in zip(levels, (1.0, 0.4, 0.3, 0.3), (2, 4, 4, 4), strict=True):
+        truth = torch.nn.functional.avg_pool2d(target, shrink)
+        size = (32 // shrink, 32 // shrink)
+        guess = torch.nn.functional.interpolate(level, size, mode="bilinear", align_corners=False)
+        expected += share * float(structure_loss(guess, truth, boundary_weight(truth)))
+    assert float(deep_supervision(levels, target)) == pytest.approx(expected, rel=1e-5)
