@@ -7,22 +7,14 @@ surround it, which parallel folds never do and a round boundary does, even from 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
 
 import cv2
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from polypscope.methods.peaks import maxima
-
-if TYPE_CHECKING:
-    F = TypeVar("F", bound=Callable[..., Any])
-
-    def njit(**options: Any) -> Callable[[F], F]: ...
-else:
-    from numba import njit
 
 __all__ = ["CELL_PX", "Candidate", "find_candidates", "group_votes", "vote_map"]
 

@@ -7,21 +7,13 @@ in the leaves that a row falls into. OpenCV 5 has no forest any more, and scikit
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from polypscope.records.errors import RecordError
-
-if TYPE_CHECKING:
-    F = TypeVar("F", bound=Callable[..., Any])
-
-    def njit(**options: Any) -> Callable[[F], F]: ...
-else:
-    from numba import njit
 
 __all__ = ["Forest", "best_gini_split", "fit_forest"]
 
