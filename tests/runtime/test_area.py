@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
+import warnings
+
 import cv2
 import numpy as np
 import pytest
@@ -45,3 +50,24 @@ def test_views_are_pictures_too() -> None:
     rgb = np.random.default_rng(1).integers(0, 256, (40, 62, 3), dtype=np.uint8)
     view = rgb[::-1, ::2]
     np.testing.assert_array_equal(shrunk(view, 20, 13), _opencv(view.copy(), 20, 13))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
+def test_a_forked_process_shrinks_large_pictures_too() -> None:
+    rgb = np.random.default_rng(2).integers(0, 256, (1080, 1920, 3), dtype=np.uint8)
+    expected = shrunk(rgb, 352, 352)  # starts the second thread, which a fork does not take along
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        child = os.fork()
+    if child == 0:
+        os._exit(0 if np.array_equal(shrunk(rgb, 352, 352), expected) else 1)
+    for _ in range(600):
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            break
+        time.sleep(0.05)
+    else:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert ended
+    assert status == 0

@@ -224,6 +224,12 @@ def test_8_bits_need_pictures_to_calibrate_on(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="found no such tables"):
         export(made.file, tmp_path / "x.onnx", int8=True)
     assert not (tmp_path / "x.onnx").exists()
+    facts = tmp_path / "facts.toml"
+    facts.write_text('[[calibrate_on]]\nroot = "."\n')
+    before = made.file.read_bytes()
+    with pytest.raises(UsageError, match="expected another file than the one to be put into 8 bits"):
+        export(made.file, made.file, int8=True, facts=facts)
+    assert made.file.read_bytes() == before
 
 
 def test_the_shipped_8_bit_file_draws_what_the_whole_one_draws() -> None:

@@ -115,6 +115,8 @@ def _quantise(source: Path, out: Path, facts: Path | None, int8: bool) -> Export
             f"{source}: expected a checkpoint, or with an .onnx file --int8 and --facts with [[calibrate_on]] tables, "
             f"found {'no such tables' if int8 else 'no --int8'}."
         )
+    if out.resolve() == source.resolve():
+        raise UsageError(f"{out}: expected another file than the one to be put into 8 bits; give another name.")
     base = Path(facts).resolve().parent
     calibrating = [Source.model_validate(table).under(base) for table in calibrate_on]
     chosen = [table for table in wanted if table.get("used_to_choose")]

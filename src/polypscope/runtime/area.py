@@ -8,6 +8,7 @@ levels that OpenCV's rounding errors decide, that one value is computed again in
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, lru_cache
 from math import ceil, floor, gcd
@@ -131,13 +132,13 @@ def shrunk(rgb: NDArray[np.uint8], width: int, height: int) -> NDArray[np.uint8]
     if flat.size < LARGE:
         _averaged(*work, 0, height)
     else:
-        lower = _beside().submit(_averaged, *work, height // 2, height)
+        lower = _beside(os.getpid()).submit(_averaged, *work, height // 2, height)
         _averaged(*work, 0, height // 2)
         lower.result()
     return out.reshape(height, width, 3)
 
 
 @cache
-def _beside() -> ThreadPoolExecutor:
-    """A second thread, which takes the lower half of a large picture."""
+def _beside(process: int) -> ThreadPoolExecutor:
+    """A second thread of this process, which takes the lower half of a large picture; a forked one has none yet."""
     return ThreadPoolExecutor(1, "area")
