@@ -12,14 +12,14 @@ import pytest
 from polypscope.records import ProbabilityMap
 from polypscope.records.errors import MissingInput, ModelError, RecordError, UsageError
 from polypscope.runtime.cards import InputSpec, ModelCard, Score, add_scores, find_card, load_card
-from polypscope.runtime.segmenter import Segmenter, _around_small, to_network
+from polypscope.runtime.segmenter import Segmenter, _around_small, _without_doubtful, to_network
 
 onnx = pytest.importorskip("onnx", reason="building the test graph needs the train extra")
 SIZE = 8
 
 
-def _write_model(folder: Path, size: int = SIZE, **changes: object) -> Path:
-    """probability = 0.5 * red / 255 + 0.5 * state; the next state is the probability."""
+def _write_model(folder: Path, size: int = SIZE, gain: float = 0.5, **changes: object) -> Path:
+    """probability = gain * red / 255 + 0.5 * state; the next state is the probability."""
     from onnx import TensorProto, helper
 
     def tensor(name: str, kind: int, shape: list) -> object:
@@ -46,7 +46,7 @@ def _write_model(folder: Path, size: int = SIZE, **changes: object) -> Path:
             tensor("next_last", TensorProto.FLOAT, ["n", 1, size, size]),
         ],
         [
-            helper.make_tensor("scale", TensorProto.FLOAT, [], [0.5 / 255]),
+            helper.make_tensor("scale", TensorProto.FLOAT, [], [gain / 255]),
             helper.make_tensor("half", TensorProto.FLOAT, [], [0.5]),
         ],
     )
@@ -142,6 +142,44 @@ def test_a_large_finding_or_none_is_not_looked_at_again() -> None:
     at_the_edge[0:4, 76:80] = 0.9
     at_the_edge[50:52, 1:3] = 0.6  # less sure of itself: left as it is
     assert _around_small(at_the_edge) == (slice(0, 30), slice(50, 80))
+
+
+def _drawn(*findings: tuple[slice, float]) -> ProbabilityMap:
+    values = np.full((20, 60), 0.1, np.float32)
+    for columns, value in findings:
+        values[5:10, columns] = value
+    return ProbabilityMap(values)
+
+
+def test_beside_a_sure_finding_only_sure_ones_are_outlined() -> None:
+    sure, doubtful, second = slice(2, 12), slice(20, 35), slice(40, 45)
+    found = _drawn((sure, 0.95), (doubtful, 0.7), (second, 0.8))
+    kept = _without_doubtful(found, threshold=0.8)
+    expected = _drawn((sure, 0.95), (doubtful, 0.49), (second, 0.8))
+    assert np.array_equal(kept.values, expected.values)
+    # In an 8-bit map a doubted outline must not come back by rounding.
+    assert round(0.49 * 255) / 255 < 0.5
+
+
+def test_the_surest_finding_is_outlined_even_if_doubtful() -> None:
+    best, other = slice(2, 12), slice(20, 35)
+    assert np.array_equal(
+        _without_doubtful(_drawn((best, 0.7), (other, 0.6)), threshold=0.8).values,
+        _drawn((best, 0.7), (other, 0.49)).values,
+    )
+    for alone in (_drawn((best, 0.6)), _drawn()):
+        assert _without_doubtful(alone, threshold=0.8) is alone
+
+
+def test_a_careful_look_leaves_out_doubtful_outlines_by_the_cards_threshold(tmp_path: Path) -> None:
+    rgb = np.zeros((SIZE * 8, SIZE * 8, 3), np.uint8)
+    rgb[8:32, 8:32, 0], rgb[40:56, 40:64, 0] = 250, 200
+    for threshold, second in ((0.7, True), (0.9, False)):
+        segmenter = Segmenter.load(_write_model(tmp_path, gain=1.0, threshold=threshold))
+        careful = segmenter.predict(rgb, careful=True).values >= 0.5
+        assert careful[20, 20]
+        assert careful[48, 52] == second
+        assert (segmenter.predict(rgb).values >= 0.5)[48, 52], "one look draws all"
 
 
 def test_a_damaged_weight_file_is_named(tmp_path: Path) -> None:

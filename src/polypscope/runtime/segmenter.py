@@ -26,6 +26,7 @@ DEFAULT_SEGMENTER = "polypscope-segmenter-int8"
 # A careful look: findings below this share of the picture are looked at again in a square part of so many times their
 # extent, and of at least so much of the picture's shorter side.
 SMALL, AROUND, LEAST = 0.05, 3.0, 0.5
+DOUBTED = 0.49  # what is left of the probability of an outline that is not drawn
 
 
 class Segmenter:
@@ -132,8 +133,9 @@ class Segmenter:
 
         Parameters
         ----------
-        careful : average over the picture and its three mirror images, and look at a small finding again from nearer:
-            outlines gain, at four to eight times the price.
+        careful : average over the picture and its three mirror images, look at a small finding again from nearer, and
+            outline beside the surest finding only those that somewhere reach the card's threshold: outlines gain, at
+            four to eight times the price.
         """
         batch = np.stack([to_network(rgb, self.card) for rgb in pictures])
         probability = self._run(batch, self._zeros(len(batch)))["probability"][:, 0]
@@ -144,7 +146,7 @@ class Segmenter:
         found = self._with_mirrors(batch, probability)
         maps = [self._nearer(_at_size(values, rgb), rgb) for values, rgb in zip(found, pictures, strict=True)]
         self._features = features
-        return maps
+        return [_without_doubtful(values, self.card.threshold) for values in maps]
 
     def _with_mirrors(self, batch: NDArray[np.uint8], probability: NDArray[np.float32]) -> NDArray[np.float32]:
         """Mean over the batch, whose probability (N, H, W) is known, and its three mirror images."""
@@ -217,3 +219,19 @@ def _around_small(probability: NDArray[np.float32]) -> tuple[slice, slice] | Non
         for start, extent, length in zip((top, left), (high, wide), found.shape, strict=True)
     )
     return slice(row, row + side), slice(column, column + side)
+
+
+def _without_doubtful(whole: ProbabilityMap, threshold: float) -> ProbabilityMap:
+    """The map with every outline at a half put below it that nowhere reaches `threshold`, but for the surest one.
+
+    Where one polyp is plain to see, a second outline of which the network is nowhere sure is mostly a fold; where
+    nothing is, the best guess is worth more than none.
+    """
+    found = whole.values >= 0.5
+    count, labels = cv2.connectedComponents(found.astype(np.uint8))
+    if count <= 2:
+        return whole
+    peaks = np.zeros(count, np.float32)
+    np.maximum.at(peaks, labels[found], whole.values[found])
+    doubted = found & (peaks < min(threshold, float(peaks.max())))[labels]
+    return ProbabilityMap(np.where(doubted, np.float32(DOUBTED), whole.values))
