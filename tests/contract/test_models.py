@@ -16,6 +16,7 @@ from polypscope.records.errors import UsageError  # noqa: E402
 
 SMALL = {
     "cumed": {"width": 4, "features": 4},
+    "ensemble": {"encoders": ["lite0", "lite0"]},
     "ous": {"width": 0.03},
     "pns_plus_stream": {"encoder": "lite0"},
     "snu": {"width": 0.03, "size": 64},

@@ -65,7 +65,7 @@ def test_the_shipped_segmenter_is_what_training_starts_from(tmp_path: Path) -> N
     config = load_recipe(recipe)
     assert config.start == find_card("polypscope-segmenter").weights_path
     model = build(config).eval()
-    shipped = Segmenter.load()
+    shipped = Segmenter.load("polypscope-segmenter")
     rgb = np.random.default_rng(0).integers(0, 256, (352, 352, 3), dtype=np.uint8)
     rgb[100:200, 120:220] = (230, 120, 110)
     with torch.no_grad():

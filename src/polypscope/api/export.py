@@ -29,6 +29,7 @@ def export(
     half: bool = False,
     int8: bool = False,
     depth: Path | None = None,
+    together_with: tuple[str, ...] = (),
 ) -> Exported:
     """Export trained weights to ONNX with a model card, and print how far ONNX is from torch.
 
@@ -53,6 +54,9 @@ def export(
         If `checkpoint` is an .onnx file, `out` is its 8-bit form, calibrated on the [[calibrate_on]] tables of `facts`.
     depth
         The exported segmenter (.onnx) whose features a depth head reads: `checkpoint` is then a `depth.pt`.
+    together_with
+        Further segmenters, each a `weights.pt`, an exported .onnx file or the name of a shipped model: one file is
+        written that averages them all. It has no memory: it is for single pictures.
     """
     from polypscope.records.errors import MissingExtra
 
@@ -77,17 +81,20 @@ def export(
     if Path(checkpoint).suffix == ".onnx":
         return _quantise(Path(checkpoint), out, facts, int8)
     model, config = exporting.load_trained(Path(checkpoint))
+    architecture = config.model.name
+    if together_with:
+        model, architecture = exporting.load_ensemble(model, together_with), "ensemble"
     known = exporting.read_facts(Path(facts)) if facts else {}
     wanted = known.pop("score_on", [])
-    written = exporting.export_segmenter(model, config.model.name, out, size, half)
+    written = exporting.export_segmenter(model, architecture, out, size, half)
     spec, parity, rounding = written.spec, written.parity, written.rounding
     say(f"largest difference to torch: probability {parity.probability:.1e}, state {parity.state:.1e}")
     if rounding is not None:
         say(f"rounding the weights to 16 bits moved the probability by up to {rounding.probability:.1e}")
-    known.setdefault("streaming", config.model.name == "pns_plus_stream")
+    known.setdefault("streaming", architecture == "pns_plus_stream")
     known["storage"] = "float16" if half else "float32"
     label = name or out.stem
-    exporting.write_card(out, label, config.model.name, spec, known)
+    exporting.write_card(out, label, architecture, spec, known)
     if wanted:
         _score(out, wanted, Path(facts or ".").parent)
     small = None

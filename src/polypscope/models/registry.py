@@ -10,6 +10,7 @@ from torch import nn
 
 from polypscope.models import pns_plus, pranet
 from polypscope.models.cumed import CUMED
+from polypscope.models.ensemble import Ensemble
 from polypscope.models.ous import OUS
 from polypscope.models.pns_plus_stream import StreamSegmenter
 from polypscope.models.snu import SNU
@@ -36,6 +37,7 @@ class Entry:
 
 MODELS: dict[str, Entry] = {
     "cumed": Entry(CUMED, "CUMED in Bernal et al. 2017, after Chen et al. 2016"),
+    "ensemble": Entry(Ensemble, "Hansen and Salamon 1990, of members like pns_plus_stream, for single pictures"),
     "ous": Entry(OUS, "OUS in Bernal et al. 2017, after Krizhevsky et al. 2012"),
     "pns_plus": Entry(
         pns_plus.PNSPlus,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import torch
 from torch import nn
 
 from polypscope.models.depth_head import DepthGraph, DepthHead
+from polypscope.models.efficientnet_lite import SCALING
+from polypscope.models.ensemble import Ensemble
 from polypscope.models.pns_plus_stream import State, StreamGraph, StreamSegmenter
 from polypscope.models.registry import MODELS, create
 from polypscope.records.errors import MissingInput, ModelError, UsageError
@@ -21,6 +24,7 @@ from polypscope.runtime.cards import InputSpec, ModelCard, find_card
 from polypscope.runtime.runlog import sha256
 from polypscope.simulator import sequence
 from polypscope.training.config import TrainConfig
+from polypscope.training.reopening import reopen
 from polypscope.training.simulated import RAY_SIDE_PX
 from polypscope.training.storage import folded, rounded, store_half
 
@@ -70,6 +74,32 @@ def load_trained(checkpoint: Path) -> tuple[nn.Module, TrainConfig]:
     if any(not name.startswith(("memory.", "presence.")) for name in missing):
         raise ModelError(f"{checkpoint}: expected all weights of {config.model.name}, found none for {missing[0]}.")
     return model.eval(), config
+
+
+def load_ensemble(first: nn.Module, others: Sequence[str | Path]) -> Ensemble:
+    """A trained segmenter together with others: checkpoints, exported files, or names of shipped models."""
+    members = [first, *(_load_member(other) for other in others)]
+    for model in members:
+        if not isinstance(model, StreamSegmenter):
+            raise UsageError(f"Ensemble: expected members like pns_plus_stream, found a {type(model).__name__}.")
+    return Ensemble.of(members).eval()
+
+
+def _load_member(source: str | Path) -> nn.Module:
+    if Path(source).suffix == ".pt":
+        return load_trained(Path(source))[0]
+    path = find_card(source).weights_path
+    refused: ModelError | None = None
+    for variant in SCALING:  # a card does not say which encoder its network has, but only one fits
+        model = StreamSegmenter(variant)
+        try:
+            reopen(model, path, torch.zeros(1, 3, 64, 64))
+        except ModelError as error:
+            refused = error
+        else:
+            return model
+    assert refused is not None
+    raise refused
 
 
 def write_graph(model: nn.Module, name: str, path: Path, size: int) -> InputSpec:

@@ -30,7 +30,7 @@ from polypscope.training.sources import Picture
 
 OPERATORS = ("Conv", "Clip", "Relu", "Add", "Resize")
 CALIBRATION = 96  # pictures
-EXACT = 3  # convolutions at the start, the stem and the first block: large maps of few channels, which gain nothing
+EXACT = 3  # convolutions in a row from the picture on, stem and first block: large maps of few channels gain nothing
 
 
 def export_int8(
@@ -94,10 +94,16 @@ def precise_nodes(graph: Any) -> list[str]:
     weights = {tensor.name: tensor.dims for tensor in graph.initializer}
     convolutions = [node for node in graph.node if node.op_type == "Conv"]
     heads = [node for node in convolutions if weights.get(node.input[1], [0])[0] == 1]
-    exact = {node.name for node in [*convolutions[:EXACT], *heads]}
+    exact = {node.name for node in heads}
+    depth: dict[str, int] = {}  # convolutions between the picture and a value, on the longest way
+    for node in graph.node:  # in the order of computation
+        here = max((depth.get(name, 0) for name in node.input), default=0) + (node.op_type == "Conv")
+        depth.update(dict.fromkeys(node.output, here))
+        if node.op_type == "Conv" and here <= EXACT:
+            exact.add(node.name)
     touched = {value.name for value in graph.input if value.name.startswith("state_")}
     touched |= {name for node in heads for name in node.output}
-    for node in graph.node:  # in the order of computation
+    for node in graph.node:
         if touched.intersection(node.input):
             exact.add(node.name)
             touched.update(node.output)

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from polypscope.models.efficientnet_lite import imagenet_state
+from polypscope.models.efficientnet_lite import EfficientNetLite, imagenet_state
 from polypscope.models.pns_plus_stream import StreamSegmenter
 from polypscope.models.registry import MODELS, create
 from polypscope.records.errors import MissingInput, UsageError
@@ -180,8 +180,9 @@ def open_data(config: TrainConfig, say: Callable[[str], None] = print) -> tuple[
 def build(config: TrainConfig) -> nn.Module:
     """The model of the recipe, channels last (twice as fast on a CPU), from an earlier run or ImageNet if asked."""
     model = create(config.model.name, **config.model.arguments)
-    if config.model.imagenet and hasattr(model, "encoder") and hasattr(model.encoder, "variant"):
-        model.encoder.load_state_dict(imagenet_state(model.encoder.variant), strict=False)
+    if config.model.imagenet:
+        for encoder in (module for module in model.modules() if isinstance(module, EfficientNetLite)):
+            encoder.load_state_dict(imagenet_state(encoder.variant), strict=False)
     if MODELS[config.model.name].clip != (config.window is not None):
         raise UsageError(f"Recipe: expected `window` for a network that takes clips only, found {config.model.name}.")
     if MODELS[config.model.name].presence != (config.optimiser.loss == "presence"):
