@@ -1,10 +1,13 @@
 """Does the streaming state help? The same weights with the state kept and with the state off, frame by frame.
 
-    python benchmarks/memory_ablation.py --simulated 12 [--clinicdb ../shared/data/cvc-clinicdb]
+    python benchmarks/memory_ablation.py --simulated 12 [--clinicdb ../shared/data/cvc-clinicdb] [--bound]
 
 Simulated video: mean Dice over frames with a polyp, and the mean IoU change, 1 - IoU(prediction t, prediction t-1)
 minus the same of the truth, which is the flicker that motion does not explain. Seeds below 5000 were never trained on.
 CVC-ClinicDB: the same over its 29 sequences of sampled frames. Intervals draw whole sequences.
+--bound: what a memory could give that knows exactly where each place was before. The logits of earlier frames are moved
+by the simulator's own depth and poses, places that were hidden then are left out, and the best of several spans and
+weights is shown, chosen with the truth in hand: what averaging earlier logits could give at the most.
 """
 
 from __future__ import annotations
@@ -13,13 +16,18 @@ import argparse
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import cv2
 import numpy as np
 
 from polypscope.evaluation.bootstrap import paired_test
 from polypscope.evaluation.segmentation.overlap import dice, iou
+from polypscope.geometry.cameras import project, rays
+from polypscope.records import Camera
 from polypscope.runtime.segmenter import Segmenter
 
 Pair = tuple[np.ndarray, np.ndarray]
+SPANS = ((1, 2, 3), (3, 6, 9, 12), (5, 10, 15, 20))  # frames before the present one that are averaged in
+WEIGHTS = (0.1, 0.3, 0.6, 1.0)  # what each of them counts, the present one being 1
 
 
 def simulated(count: int, frames: int, style: str, seed: int) -> Iterator[list[Pair]]:
@@ -70,6 +78,65 @@ def measure(clips: Iterable[list[Pair]], segmenter: Segmenter) -> dict[str, dict
     return {name: {key: np.array(values) for key, values in columns.items()} for name, columns in found.items()}
 
 
+def bound(count: int, frames: int, style: str, seed: int, segmenter: Segmenter) -> str:
+    """Dice gained by averaging logits of earlier frames along exact correspondences, at the best span and weight."""
+    from polypscope.simulator import sequence
+
+    found: dict[tuple[tuple[int, ...], float], list[float]] = {}
+    off: list[float] = []
+    clips: list[int] = []
+    for index in range(count):
+        made = sequence(
+            seed, index * 4, frames=frames, style=style, polyps="models", negatives=0.0, width=384, height=288
+        )
+        seen: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # logits, depth, pose
+        segmenter.reset()
+        for item in made:
+            segmenter.step(item.frame.rgb)
+            own = segmenter.state()["state_beliefs"][0, 0, 0]
+            camera = made.camera.resized(own.shape[1], own.shape[0])
+            depth = cv2.resize(item.truth.depth.values, own.shape[::-1], interpolation=cv2.INTER_NEAREST)
+            seen.append((own, depth, item.pose))
+            truth = item.truth.instances > 0
+            if truth.mean() <= 0.001:
+                continue
+            off.append(dice(truth, _drawn(own, truth.shape)))
+            clips.append(index)
+            for span in SPANS:
+                earlier = [_moved(camera, seen[-1], seen[-1 - back]) for back in span if back < len(seen)]
+                for weight in WEIGHTS:
+                    total = own + weight * sum(known * logits for logits, known in earlier)
+                    mean = total / (1 + weight * sum(known for _, known in earlier))
+                    found.setdefault((span, weight), []).append(dice(truth, _drawn(mean, truth.shape)))
+    best = max(found, key=lambda setting: np.mean(found[setting]))
+    test = paired_test(np.array(found[best]), np.array(off), clips)
+    interval = f"{test.difference:+.4f} [{test.low:+.4f}, {test.high:+.4f}]"
+    about = f"frames {', '.join(f'-{back}' for back in best[0])} at weight {best[1]:g}"
+    return f"{np.mean(found[best]):10.4f} {np.mean(off):8.4f}   {interval}  {about}"
+
+
+def _moved(
+    camera: Camera, now: tuple[np.ndarray, np.ndarray, np.ndarray], then: tuple[np.ndarray, np.ndarray, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Logits of an earlier frame where this frame sees the same places, and 1 where it saw them, else 0."""
+    directions = rays(camera)
+    points = directions / directions[..., 2:] * np.nan_to_num(now[1], nan=30.0)[..., None]
+    world = points @ now[2][:3, :3].T + now[2][:3, 3]
+    there = (world - then[2][:3, 3]) @ then[2][:3, :3]
+    pixels = project(camera, there.reshape(-1, 3)).reshape((*points.shape[:2], 2)).astype(np.float32)
+    logits, depth = (
+        cv2.remap(np.nan_to_num(values).astype(np.float32), pixels, None, cv2.INTER_LINEAR)  # type: ignore[call-overload]
+        for values in then[:2]
+    )
+    inside = ((pixels >= 0) & (pixels <= (camera.width - 1, camera.height - 1))).all(-1)
+    known = inside & (np.abs(depth - there[..., 2]) < 0.08 * there[..., 2])
+    return logits, known.astype(np.float32)
+
+
+def _drawn(logits: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    return np.asarray(cv2.resize(logits, shape[::-1], interpolation=cv2.INTER_LINEAR) >= 0)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--simulated", type=int, default=8, help="sequences of each style")
@@ -77,6 +144,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=77, help="of the simulated sequences")
     parser.add_argument("--clinicdb", type=Path)
     parser.add_argument("--model")
+    parser.add_argument("--bound", action="store_true", help="also what exact correspondences could give")
     options = parser.parse_args()
     segmenter = Segmenter.load(options.model)
     sets: dict[str, Iterable[list[Pair]]] = {
@@ -94,6 +162,9 @@ def main() -> None:
             test = paired_test(on, off, found[figure]["clip"].tolist())
             interval = f"{test.difference:+.4f} [{test.low:+.4f}, {test.high:+.4f}]"
             print(f"{name:22} {label:23} {on.mean():10.4f} {off.mean():8.4f}   {interval}", flush=True)
+    for style in ("clean", "clinical") if options.bound else ():
+        row = bound(options.simulated, options.frames, style, options.seed, segmenter)
+        print(f"{f'simulated, {style}':22} {'mean Dice, exact moves':23} {row}", flush=True)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
+from numpy.typing import NDArray
 
 from polypscope.evaluation.segmentation.overlap import dice
 from polypscope.runtime.segmenter import Segmenter
@@ -14,9 +16,14 @@ from polypscope.training.config import Source
 from polypscope.training.sources import list_pictures
 
 PROTOCOL = "mean of per-image Dice over pictures with a polyp, threshold 0.5, original size"
-CAREFUL = f"{PROTOCOL}; averaged over mirror images, small findings looked at again, as `predict` does"
 FINDINGS = "one centroid per component at the card's threshold; a hit lies in a polyp, further hits of it do not count"
 ALARMS = "share of pictures without a polyp in which anything reaches the card's threshold"
+# How each look at a picture is named in the cards, and what it does.
+LOOKS = {
+    "": "",
+    ", careful": "; averaged over mirror images, small findings looked at again, doubtful second outlines left out, as "
+    "`predict` does",
+}
 
 
 def score_sets(model: Path, wanted: list[dict[str, Any]], base: Path) -> list[dict[str, Any]]:
@@ -25,41 +32,52 @@ def score_sets(model: Path, wanted: list[dict[str, Any]], base: Path) -> list[di
     `wanted` are tables with the fields of a `Source`, whose `root` may hold `*`, and `used_to_choose`.
     """
     segmenter = Segmenter.load(model)
+    threshold = segmenter.card.threshold
     base = base.resolve()  # what a pattern matches is joined to nothing further
     rows = []
     for entry in wanted:
         source = source_of(entry)
         roots = sorted(base.glob(str(source.root))) if "*" in str(source.root) else [source.root]
         parts = [source.model_copy(update={"root": root}).under(base) for root in roots]
-        dices: list[float] = []
-        careful: list[float] = []
-        alarms: list[float] = []
-        hits = false = missed = 0
+        tallies = {look: _Tally() for look in LOOKS}
         for picture in (picture for part in parts for picture in list_pictures(part)):
-            truth = picture.mask() > 0
-            rgb = picture.rgb()
-            probability = segmenter.predict(rgb)
-            found = probability.at_least(segmenter.card.threshold).values
-            if truth.any():
-                dices.append(dice(truth, probability.at_least(0.5).values))
-                careful.append(dice(truth, segmenter.predict(rgb, careful=True).at_least(0.5).values))
-                counts = findings(truth, found)
-                hits, false, missed = hits + counts[0], false + counts[1], missed + counts[2]
-            else:
-                alarms.append(float(found.any()))
+            truth, rgb = picture.mask() > 0, picture.rgb()
+            for look, tally in tallies.items():
+                probability = segmenter.predict(rgb, careful=bool(look))
+                tally.add(truth, probability.at_least(0.5).values, probability.at_least(threshold).values)
         about = {"data": source.label, "used_to_choose": bool(entry.get("used_to_choose", False))}
-        f1 = 2 * hits / max(1, 2 * hits + false + missed)
-        for metric, value, protocol, count in (
-            ("mean Dice", float(np.mean(dices)) if dices else float("nan"), PROTOCOL, len(dices)),
-            ("mean Dice, careful", float(np.mean(careful)) if dices else float("nan"), CAREFUL, len(dices)),
-            ("F1", f1, FINDINGS, len(dices)),
-            ("alarms", float(np.mean(alarms)) if alarms else float("nan"), ALARMS, len(alarms)),
-        ):
-            if count:
-                rows.append(
-                    {**about, "metric": metric, "value": round(value, 4), "protocol": protocol, "images": count}
-                )
+        for look, tally in tallies.items():
+            for metric, value, protocol, count in tally.figures():
+                told = {"metric": metric + look, "value": round(value, 4), "protocol": protocol + LOOKS[look]}
+                rows.append({**about, **told, "images": count})
     return rows
+
+
+@dataclass
+class _Tally:
+    """What one way of looking found in the pictures of one source."""
+
+    dices: list[float] = field(default_factory=list)
+    alarms: list[bool] = field(default_factory=list)
+    counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(3, np.int64))  # hits, false findings, missed
+
+    def add(self, truth: NDArray[np.bool_], outlined: NDArray[np.bool_], found: NDArray[np.bool_]) -> None:
+        if truth.any():
+            self.dices.append(dice(truth, outlined))
+            self.counts += findings(truth, found)
+        else:
+            self.alarms.append(bool(found.any()))
+
+    def figures(self) -> list[tuple[str, float, str, int]]:
+        """Metric, value, rule and number of pictures, where there are any."""
+        told = []
+        if self.dices:
+            hits, false, missed = self.counts
+            told.append(("mean Dice", float(np.mean(self.dices)), PROTOCOL, len(self.dices)))
+            told.append(("F1", float(2 * hits / max(1, 2 * hits + false + missed)), FINDINGS, len(self.dices)))
+        if self.alarms:
+            told.append(("alarms", float(np.mean(self.alarms)), ALARMS, len(self.alarms)))
+        return told
 
 
 def source_of(entry: dict[str, Any]) -> Source:
