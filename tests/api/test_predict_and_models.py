@@ -13,18 +13,21 @@ from polypscope.api.models import info, list_models
 from polypscope.api.predict import predict
 from polypscope.cli import run
 from polypscope.io.images import write_image
+from polypscope.io.video_writer import VideoWriter
 from polypscope.pipeline.models import load_models
-from polypscope.records import Camera
+from polypscope.records import Camera, Frame
 from polypscope.records.errors import InputError, MissingInput, ModelError, RecordError, UsageError
 from polypscope.runtime.cards import list_cards
-from polypscope.runtime.segmenter import DEFAULT_SEGMENTER, Segmenter
+from polypscope.runtime.segmenter import DEFAULT_SEGMENTER, DEFAULT_STILLS, Segmenter
 
 
-def _picture(path: Path, shape: tuple[int, int], seed: int = 0) -> None:
+def _picture(path: Path, shape: tuple[int, int], seed: int = 0) -> np.ndarray:
     path.parent.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(seed)
     small = rng.integers(60, 200, (6, 6, 3)).astype(np.uint8)
-    cv2.imwrite(str(path), cv2.resize(small, shape[::-1], interpolation=cv2.INTER_CUBIC))
+    picture = cv2.resize(small, shape[::-1], interpolation=cv2.INTER_CUBIC)
+    cv2.imwrite(str(path), picture)
+    return picture[..., ::-1].copy()
 
 
 def test_folders_names_and_sizes_are_kept(tmp_path: Path) -> None:
@@ -52,17 +55,36 @@ def test_a_clip_is_a_stream_and_stills_are_not(tmp_path: Path) -> None:
     predict(tmp_path / "in", tmp_path / "stills", fast=True)
     predict(tmp_path / "in", tmp_path / "careful")
     predict(tmp_path / "in", tmp_path / "clip", clip=True)
-    segmenter = Segmenter.load()
+    segmenter, slow = Segmenter.load(), Segmenter.load(DEFAULT_STILLS)
     for index in range(3):
         rgb = cv2.imread(str(tmp_path / "in" / f"{index}.png"))[..., ::-1].copy()
         looks = {
             "stills": segmenter.predict(rgb),
-            "careful": segmenter.predict(rgb, careful=True),
+            "careful": slow.predict(rgb, careful=True),
             "clip": segmenter.step(rgb),
         }
         for folder, probability in looks.items():
             found = cv2.imread(str(tmp_path / folder / f"{index}.png"), cv2.IMREAD_GRAYSCALE)
             assert np.abs(found / 255 - probability.values).max() < 0.5 / 255 + 1e-4
+
+
+def test_pictures_and_videos_in_one_folder_have_a_model_each(tmp_path: Path) -> None:
+    picture = _picture(tmp_path / "in" / "still.png", (64, 64), 0)
+    with VideoWriter(tmp_path / "in" / "clip.mp4") as writer:
+        for index in range(2):
+            writer.write(Frame(index, index / 25, picture))
+    predict(tmp_path / "in", tmp_path / "both")
+    record = json.loads((tmp_path / "both" / "run.json").read_text())
+    assert record["arguments"]["model"] == f"{DEFAULT_SEGMENTER}, {DEFAULT_STILLS}"
+    assert sorted(path.relative_to(tmp_path / "both").as_posix() for path in (tmp_path / "both").rglob("*.png")) == [
+        "clip/000000.png", "clip/000001.png", "still.png",
+    ]  # fmt: skip
+    found = cv2.imread(str(tmp_path / "both" / "still.png"), cv2.IMREAD_GRAYSCALE) / 255
+    expected = Segmenter.load(DEFAULT_STILLS).predict(picture, careful=True).values
+    assert np.abs(found - expected).max() < 0.5 / 255 + 1e-4
+    for name, options in (("one", {"model": DEFAULT_SEGMENTER}), ("fast", {"fast": True})):
+        predict(tmp_path / "in", tmp_path / name, **options)
+        assert json.loads((tmp_path / name / "run.json").read_text())["arguments"]["model"] == DEFAULT_SEGMENTER
 
 
 def test_wrong_inputs_are_named(tmp_path: Path) -> None:
@@ -106,6 +128,7 @@ def test_cards_of_shipped_models_are_whole(capsys: pytest.CaptureFixture[str]) -
     assert "Research software, not a medical device." in shown
     assert "CC BY 4.0" in shown
     assert f"runs unless --model names another: {DEFAULT_SEGMENTER}." in " ".join(shown.split())
+    assert f"looks at single pictures with {DEFAULT_STILLS}" in " ".join(shown.split())
 
 
 @pytest.mark.parametrize("name", [None, "polypscope-segmenter"])

@@ -27,7 +27,7 @@ def list_models() -> ModelList:
     from polypscope.runtime.cards import list_cards
     from polypscope.runtime.console import say, show_table
     from polypscope.runtime.runlog import DISCLAIMER
-    from polypscope.runtime.segmenter import DEFAULT_SEGMENTER
+    from polypscope.runtime.segmenter import DEFAULT_SEGMENTER, DEFAULT_STILLS
 
     cards = tuple(list_cards())
     show_table(
@@ -46,6 +46,7 @@ def list_models() -> ModelList:
         ],
     )
     say(f"Of the segmenters this one runs unless --model names another: {DEFAULT_SEGMENTER}.")
+    say(f"`polypscope predict` looks at single pictures with {DEFAULT_STILLS}, unless it is to be fast.")
     say("`polypscope models info NAME` shows a whole card.")
     say(DISCLAIMER)
     return ModelList(cards)

@@ -47,12 +47,14 @@ def predict(
     out
         Folder for the results.
     model
-        Name of a shipped model or path of an exported .onnx file; the shipped segmenter if not given.
+        Name of a shipped model or path of an exported .onnx file. If not given, the shipped segmenter for streams, and
+        for single pictures the shipped mean of two networks, which is better and slower.
     clip
         The pictures of each folder are consecutive frames of one video: segment them as a stream.
     fast
-        Look at single pictures once. Without it their three mirror images are averaged in, and a small finding is
-        looked at again from nearer: better outlines, four to eight times the time. Streams are always looked at once.
+        Look at single pictures once, with the segmenter for streams. Without it two networks look at them and at their
+        mirror images, a small finding is looked at again from nearer, and beside the surest finding only sure ones are
+        outlined: better outlines in more time. Streams are always looked at once.
     batch
         Single pictures that go through the network at once.
     threads
@@ -61,27 +63,35 @@ def predict(
         What runs the network; a device that is not there is an error, never a silent fall-back.
     """
     from polypscope.records.errors import UsageError
+    from polypscope.runtime.cards import find_card
     from polypscope.runtime.console import progress, say
     from polypscope.runtime.runlog import DISCLAIMER, RunLog
-    from polypscope.runtime.segmenter import Segmenter
+    from polypscope.runtime.segmenter import DEFAULT_SEGMENTER, DEFAULT_STILLS, Segmenter
 
     if batch < 1:
         raise UsageError(f"--batch: expected at least 1, found {batch}; give the number of pictures at once.")
-    segmenter = Segmenter.load(model, threads, provider)
+    streams = model or DEFAULT_SEGMENTER
+    stills = model or (DEFAULT_SEGMENTER if clip or fast else DEFAULT_STILLS)
+    find_card(stills)  # a model that is not there should be said before anything is searched
     source, out = Path(input), Path(out)
     folders, videos = _gather(source, out)
     _keep_apart(folders, out)
-    arguments = {"input": source, "out": out, "model": segmenter.card.name, "clip": clip, "fast": fast, "batch": batch}
+    needed = {name for name, wanted in ((stills, folders), (streams, videos)) if wanted}
+    segmenters = {name: Segmenter.load(name, threads, provider) for name in sorted(needed)}
+    models = [segmenter.card.name for segmenter in segmenters.values()]
+    arguments = {"input": source, "out": out, "model": ", ".join(models), "clip": clip, "fast": fast, "batch": batch}
     failures: list[str] = []
     pictures = clips = 0
     with RunLog(out, "predict", {**arguments, "threads": threads, "provider": provider}) as log:
-        log.add_input(segmenter.card.weights_path)
+        for segmenter in segmenters.values():
+            log.add_input(segmenter.card.weights_path)
         with progress("predicting", sum(map(len, folders.values())) or None, "pictures") as ticker:
             for folder, paths in folders.items():
-                pictures += _stills(segmenter, paths, out / folder, 1 if clip else batch, clip, fast, failures, ticker)
+                at_once = 1 if clip else batch
+                pictures += _stills(segmenters[stills], paths, out / folder, at_once, clip, fast, failures, ticker)
                 clips += clip
             for place, path in videos.items():
-                pictures += _video(segmenter, path, out / place, failures, log, ticker)
+                pictures += _video(segmenters[streams], path, out / place, failures, log, ticker)
                 clips += 1
         log.record(pictures=pictures, clips=clips, failures=failures)
     for failure in failures[:5]:

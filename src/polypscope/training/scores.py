@@ -21,8 +21,8 @@ ALARMS = "share of pictures without a polyp in which anything reaches the card's
 # How each look at a picture is named in the cards, and what it does.
 LOOKS = {
     "": "",
-    ", careful": "; averaged over mirror images, small findings looked at again, doubtful second outlines left out, as "
-    "`predict` does",
+    ", careful": "; averaged with its mirror image, small findings looked at again, doubtful second outlines left out, "
+    "as `predict` does",
 }
 
 
