@@ -24,20 +24,24 @@ from polypscope.evaluation.segmentation.overlap import dice, iou
 from polypscope.geometry.cameras import project, rays
 from polypscope.records import Camera
 from polypscope.runtime.segmenter import Segmenter
+from polypscope.simulator import SimulatedSequence, sequence
 
 Pair = tuple[np.ndarray, np.ndarray]
 SPANS = ((1, 2, 3), (3, 6, 9, 12), (5, 10, 15, 20))  # frames before the present one that are averaged in
 WEIGHTS = (0.1, 0.3, 0.6, 1.0)  # what each of them counts, the present one being 1
 
 
-def simulated(count: int, frames: int, style: str, seed: int) -> Iterator[list[Pair]]:
-    """Rendered clips as lists of (rgb, truth)."""
-    from polypscope.simulator import sequence
-
+def sequences(count: int, frames: int, style: str, seed: int) -> Iterator[SimulatedSequence]:
+    """Simulated sequences, each of another colon."""
     for index in range(count):
-        made = sequence(
+        yield sequence(
             seed, index * 4, frames=frames, style=style, polyps="models", negatives=0.0, width=384, height=288
         )
+
+
+def simulated(count: int, frames: int, style: str, seed: int) -> Iterator[list[Pair]]:
+    """Rendered clips as lists of (rgb, truth)."""
+    for made in sequences(count, frames, style, seed):
         yield [(item.frame.rgb, item.truth.instances > 0) for item in made]
 
 
@@ -80,15 +84,10 @@ def measure(clips: Iterable[list[Pair]], segmenter: Segmenter) -> dict[str, dict
 
 def bound(count: int, frames: int, style: str, seed: int, segmenter: Segmenter) -> str:
     """Dice gained by averaging logits of earlier frames along exact correspondences, at the best span and weight."""
-    from polypscope.simulator import sequence
-
     found: dict[tuple[tuple[int, ...], float], list[float]] = {}
     off: list[float] = []
     clips: list[int] = []
-    for index in range(count):
-        made = sequence(
-            seed, index * 4, frames=frames, style=style, polyps="models", negatives=0.0, width=384, height=288
-        )
+    for index, made in enumerate(sequences(count, frames, style, seed)):
         seen: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # logits, depth, pose
         segmenter.reset()
         for item in made:

@@ -106,6 +106,17 @@ def test_the_mirror_image_is_turned_back_before_it_is_averaged(tmp_path: Path) -
     np.testing.assert_allclose(careful.values, once.values, atol=1e-6)
 
 
+def test_a_careful_look_is_the_mean_of_the_picture_and_its_mirror_image() -> None:
+    # With a graph that looks beyond single pixels, so that both looks differ, and a picture without a finding.
+    segmenter = Segmenter.load()
+    rgb = np.random.default_rng(3).integers(0, 256, (352, 352, 3), np.uint8)
+    once, mirrored = segmenter.predict(rgb).values, segmenter.predict(rgb[:, ::-1].copy()).values[:, ::-1]
+    assert once.max() < 0.5
+    scale = once.max()
+    assert np.abs(once - mirrored).max() > 0.05 * scale
+    np.testing.assert_allclose(segmenter.predict(rgb, careful=True).values, (once + mirrored) / 2, atol=1e-3 * scale)
+
+
 def test_a_small_finding_is_looked_at_again_from_nearer(tmp_path: Path) -> None:
     segmenter = Segmenter.load(_write_model(tmp_path, gain=1.0))
     rgb = np.zeros((64, 96, 3), np.uint8)
