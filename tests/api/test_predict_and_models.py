@@ -55,6 +55,9 @@ def test_a_clip_is_a_stream_and_stills_are_not(tmp_path: Path) -> None:
     predict(tmp_path / "in", tmp_path / "stills", fast=True)
     predict(tmp_path / "in", tmp_path / "careful")
     predict(tmp_path / "in", tmp_path / "clip", clip=True)
+    used = {name: json.loads((tmp_path / name / "run.json").read_text())["arguments"]["model"]
+            for name in ("stills", "careful", "clip")}  # fmt: skip
+    assert used == {"stills": DEFAULT_SEGMENTER, "careful": DEFAULT_STILLS, "clip": DEFAULT_SEGMENTER}
     segmenter, slow = Segmenter.load(), Segmenter.load(DEFAULT_STILLS)
     for index in range(3):
         rgb = cv2.imread(str(tmp_path / "in" / f"{index}.png"))[..., ::-1].copy()
