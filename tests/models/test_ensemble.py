@@ -98,6 +98,13 @@ def test_one_file_of_a_checkpoint_another_checkpoint_and_an_exported_file(tmp_pa
     with torch.no_grad():
         expected = torch.stack([member(x) for member in members]).mean(0).sigmoid()[0, 0].numpy()
     np.testing.assert_allclose(segmenter.predict(rgb).values, expected, atol=1e-4)
+    # Opened again, every member counts as one.
+    fourth = _checkpoint(tmp_path / "d.pt", "pns_plus_stream", _member(3), encoder="lite0")
+    larger = export(fourth, tmp_path / "more.onnx", size=64, together_with=(str(made.file),))
+    with torch.no_grad():
+        wanted = torch.stack([member(x) for member in (_member(3), *members)]).mean(0).sigmoid()[0, 0].numpy()
+    assert np.abs(wanted - expected).max() > 1e-3
+    np.testing.assert_allclose(Segmenter.load(larger.file).predict(rgb).values, wanted, atol=1e-4)
     # In 8 bits, stem and first block stay exact in every member.
     exact = [name for name in precise_nodes(onnx.load(str(made.file)).graph) if name.endswith("/Conv")]
     for layer in ("_conv_stem", "_blocks.0/_depthwise_conv", "_blocks.0/_project_conv"):

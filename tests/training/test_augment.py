@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("torch", reason="training needs the train extra")
 
-from polypscope.training.augment import AugmentSpec, augment, geometric, paste, soften
+from polypscope.training.augment import AugmentSpec, augment, exchange, geometric, paste, soften
 from polypscope.training.clips import clip_from_still
 from polypscope.training.data import Batches, _balanced_draw
 
@@ -23,7 +23,7 @@ def _disc(size: int = 96) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_shapes_and_purity(seed: int) -> None:
-    spec = AugmentSpec(degrade=1, soften=1, highlights=1, overlay=1, field_of_view=1, paste=1)
+    spec = AugmentSpec(exchange=1, degrade=1, soften=1, highlights=1, overlay=1, field_of_view=1, paste=1)
     first = augment(*_disc(), 64, np.random.default_rng(seed), spec, _disc())
     again = augment(*_disc(), 64, np.random.default_rng(seed), spec, _disc())
     assert first[0].shape == (64, 64, 3)
@@ -48,6 +48,51 @@ def test_pasting_adds_a_polyp_and_its_mask() -> None:
     assert np.array_equal(
         rgb[cv2.dilate(mask, np.ones((25, 25))) == 0], plain[cv2.dilate(mask, np.ones((25, 25))) == 0]
     )
+
+
+def _lit(colour: tuple[int, int, int], seed: int, spread: int = 12) -> np.ndarray:
+    """A grainy picture of one colour with black corners."""
+    grain = np.random.default_rng(seed).normal(0, spread, (96, 96, 1))
+    rgb = np.clip(np.array(colour) + grain, 20, 255).astype(np.uint8)
+    rgb[:24, :24] = rgb[-24:, -24:] = 0
+    return rgb
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_exchanging_moves_towards_the_donors_colours(seed: int) -> None:
+    rgb, donor = _lit((190, 90, 70), 1), _lit((120, 110, 130), 2)
+    moved = exchange(rgb, donor, np.random.default_rng(seed))
+    lit = rgb.max(-1) > 0
+    before, after = (np.abs(picture[lit].mean(0) - donor[lit].mean(0)) for picture in (rgb, moved))
+    assert (after < 0.7 * before).all(), "at least four tenths of the way"
+    assert not moved[~lit].any(), "black surrounds stay black"
+    # What is where does not change: the grain is the same, only its strength is the donor's.
+    assert np.corrcoef(rgb[lit].mean(-1), moved[lit].mean(-1))[0, 1] > 0.95
+
+
+def test_exchanging_with_itself_or_with_the_dark_changes_nothing() -> None:
+    rgb = _lit((190, 90, 70), 1)
+    assert np.abs(exchange(rgb, rgb, np.random.default_rng(0)).astype(int) - rgb).max() <= 4, "rounding in Lab"
+    assert exchange(rgb, np.zeros_like(rgb), np.random.default_rng(0)) is rgb
+
+
+def test_exchanging_does_not_blow_up_the_contrast() -> None:
+    flat, panel = _lit((190, 90, 70), 1, 2), _lit((120, 110, 130), 2, 2)
+    panel[40:70] = (20, 240, 60)
+    moved = exchange(flat, panel, np.random.default_rng(0))
+    lit = flat.max(-1) > 0
+    assert moved[lit].std(0).max() < 2 * flat[lit].std(0).max()
+
+
+def test_a_recipe_exchanges_as_often_as_it_says() -> None:
+    still = AugmentSpec(scale=(1, 1), rotate_deg=0, aspect=0, shift=0, colour=0, degrade=0, highlights=0, overlay=0,
+                        field_of_view=0, paste=0)  # fmt: skip
+    rgb, mask = _lit((190, 90, 70), 1), np.zeros((96, 96), np.uint8)
+    donor = (_lit((60, 120, 200), 2), mask)
+    for often in (0.0, 1.0):
+        spec = AugmentSpec(**{**still.__dict__, "exchange": often})
+        bluer = [augment(rgb, mask, 96, np.random.default_rng(seed), spec, donor)[0] for seed in range(20)]
+        assert np.mean([picture[..., 2].mean() > rgb[..., 2].mean() + 10 for picture in bluer]) == often
 
 
 @pytest.mark.parametrize("seed", range(8))

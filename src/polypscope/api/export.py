@@ -56,7 +56,8 @@ def export(
         The exported segmenter (.onnx) whose features a depth head reads: `checkpoint` is then a `depth.pt`.
     together_with
         Further segmenters, each a `weights.pt`, an exported .onnx file or the name of a shipped model: one file is
-        written that averages them all. It has no memory: it is for single pictures.
+        written that averages them all. It has no memory: it is for single pictures. Of a file that averages several
+        itself, each counts as one.
     """
     from polypscope.records.errors import MissingExtra
 

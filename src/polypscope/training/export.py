@@ -24,7 +24,7 @@ from polypscope.runtime.cards import InputSpec, ModelCard, find_card
 from polypscope.runtime.runlog import sha256
 from polypscope.simulator import sequence
 from polypscope.training.config import TrainConfig
-from polypscope.training.reopening import reopen
+from polypscope.training.reopening import parts_of, reopen
 from polypscope.training.simulated import RAY_SIDE_PX
 from polypscope.training.storage import folded, rounded, store_half
 
@@ -77,23 +77,30 @@ def load_trained(checkpoint: Path) -> tuple[nn.Module, TrainConfig]:
 
 
 def load_ensemble(first: nn.Module, others: Sequence[str | Path]) -> Ensemble:
-    """A trained segmenter together with others: checkpoints, exported files, or names of shipped models."""
-    members = [first, *(_load_member(other) for other in others)]
+    """A trained segmenter together with others: checkpoints, exported files, or names of shipped models.
+
+    Of a file that is an ensemble itself, every member counts as one.
+    """
+    members = [first, *(member for other in others for member in _load_members(other))]
     for model in members:
         if not isinstance(model, StreamSegmenter):
             raise UsageError(f"Ensemble: expected members like pns_plus_stream, found a {type(model).__name__}.")
     return Ensemble.of(members).eval()
 
 
-def _load_member(source: str | Path) -> nn.Module:
+def _load_members(source: str | Path) -> list[nn.Module]:
     if Path(source).suffix == ".pt":
-        return load_trained(Path(source))[0]
+        return [load_trained(Path(source))[0]]
     path = find_card(source).weights_path
+    return [_reopened(path, part) for part in parts_of(path)]
+
+
+def _reopened(path: Path, part: str) -> StreamSegmenter:
     refused: ModelError | None = None
     for variant in SCALING:  # a card does not say which encoder its network has, but only one fits
         model = StreamSegmenter(variant)
         try:
-            reopen(model, path, torch.zeros(1, 3, 64, 64))
+            reopen(model, path, torch.zeros(1, 3, 64, 64), part=part)
         except ModelError as error:
             refused = error
         else:

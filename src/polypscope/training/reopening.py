@@ -19,15 +19,18 @@ from polypscope.runtime.cards import find_card
 from polypscope.training.storage import HALF, followed
 
 EXPORTED = ".onnx"
+MEMBERS = "members"  # what `models.ensemble.Ensemble` calls its networks
 
 
-def reopen(model: nn.Module, path: Path, *example: Tensor) -> None:
+def reopen(model: nn.Module, path: Path, *example: Tensor, part: str = "") -> None:
     """Fill `model` with the weights of an ONNX file that `polypscope export` made; in eval mode it computes the same.
 
     `example` is an input of the model. Layers that are not in the file, such as heads for deep supervision, stay as
-    they are.
+    they are. `part` names what of the file's network the model is, such as "members.0" of an ensemble; else all of it.
     """
     stored = _stored(path)
+    if part:
+        stored = {name.removeprefix(f"{part}."): value for name, value in stored.items() if name.startswith(f"{part}.")}
     model.eval()
     names = {module: name for name, module in model.named_modules()}
     folded = {names[norm]: names[conv] for norm, conv in followed(model, *example).items()}
@@ -57,6 +60,12 @@ def reopen(model: nn.Module, path: Path, *example: Tensor) -> None:
     if not used or (strange := sorted(stored.keys() - used)):
         found = f"{strange[0]}, which that has not" if used else "none whose layers have its names"
         raise ModelError(f"{path}: expected weights of a {type(model).__name__}, found {found}.")
+
+
+def parts_of(path: Path) -> list[str]:
+    """What `reopen` can take as `part`: the members of an exported ensemble in order, or "" for a single network."""
+    found = {name.split(".")[1] for name in _stored(path) if name.startswith(f"{MEMBERS}.")}
+    return [f"{MEMBERS}.{number}" for number in sorted(found, key=int)] or [""]
 
 
 @torch.no_grad()
