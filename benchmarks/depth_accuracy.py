@@ -2,12 +2,14 @@
 
     python benchmarks/depth_accuracy.py [--sequences 12] [--frames 6] [--card src/…/weights/polypscope-depth.json]
     python benchmarks/depth_accuracy.py --causes 90
+    python benchmarks/depth_accuracy.py --course 30
 
 AbsRel = mean of |predicted - true| / true over all pixels of a frame, averaged over frames: metric, and after the
 prediction was scaled by the median ratio. Seeds below 5000 and the thirty polyp models were never trained on. With
 --card, the figures become the scores on the depth head's card. With --causes, nothing of this but what the error of
 the scale goes along with, over that many other sequences: a slope of -0.2 on the size of vessels says that vessels
-twice as large make everything look 13 % nearer, as they would to anybody who knows how large vessels usually are.
+twice as large make everything look 13 % nearer, as they would to anybody who knows how large vessels usually are. With
+--course, how that error changes in the course of a sequence: `geometry.scale` rests on it.
 """
 
 from __future__ import annotations
@@ -32,11 +34,15 @@ def main() -> None:
     parser.add_argument("--frames", type=int, default=6, help="frames of each, spread over 4 seconds")
     parser.add_argument("--card", type=Path, help="model card (JSON) to write the figures into")
     parser.add_argument("--causes", type=int, help="sequences to tell what the scale's error goes along with")
+    parser.add_argument("--course", type=int, help="sequences to tell how the scale's error changes over time")
     options = parser.parse_args()
     scores = []
     ranger = DepthEstimator.load(Segmenter.load())
     if options.causes:
         causes(ranger, options.causes)
+        return
+    if options.course:
+        course(ranger, options.course)
         return
     print("lens      field of view  style      AbsRel  aligned  polyp only  within 1 sigma  frames")
     for lens, fov, style in (
@@ -95,6 +101,39 @@ def causes(ranger: DepthEstimator, count: int) -> None:
         print(f"  {name:20} slope {slope:+.2f}, spread {spread:.2f}")
     rest = error - error.mean() - centred @ slopes[:-1]
     print(f"  standard deviation that these do not explain: {rest.std():.3f}")
+
+
+def course(ranger: DepthEstimator, count: int, every: int = 4) -> None:
+    """Print what of the scale's error frames of one sequence share, and what AbsRel would be without the rest."""
+    errors, kept = [], []
+    for index in range(count):
+        style = "clinical" if index % 3 == 2 else "clean"
+        made = sequence(
+            63, index * 4, frames=100, fov_deg=(60.0, 140.0), width=384, height=288, negatives=0.0, style=style
+        )
+        made.poses = made.poses[::every]
+        told = []
+        for item in made:
+            truth = item.truth.depth.values
+            found = ranger.depth(item.frame.rgb, made.camera).values
+            told.append(np.log(np.nanmedian(found / truth)))
+            kept.append((found / truth)[::4, ::4])
+        errors.append(told)
+    error = np.array(errors)
+    within = error - error.mean(1, keepdims=True)
+    shared, changing = error.mean(1).std(), np.sqrt((within**2).mean())
+    print(f"log scale of {error.size} frames: standard deviation {error.std():.3f}")
+    print(f"  {shared:.3f} between sequences of 4 s, {changing:.3f} within them")
+    for lag in (1, 2, 4):
+        alike = np.mean(within[:, lag:] * within[:, :-lag]) / changing**2
+        print(f"  {lag * every / 25:.2f} s apart, the latter correlates by {alike:.2f}")
+    for name, taken in (
+        ("as it is", np.zeros_like(error)),
+        ("with the mean scale of the sequence", within),
+        ("with the right scale of each frame", error),
+    ):
+        rows = [np.nanmean(np.abs(r / np.exp(c) - 1)) for r, c in zip(kept, taken.ravel(), strict=True)]
+        print(f"AbsRel {name}: {np.mean(rows):.3f}")
 
 
 def _frame(ranger: DepthEstimator, item, camera) -> tuple[float, float, float, float]:  # type: ignore[no-untyped-def]

@@ -21,7 +21,10 @@ from scenes import procedure
 
 from polypscope.api.analyze import analyze
 from polypscope.cli import run as command
+from polypscope.geometry.scale import ScaleCourse
+from polypscope.pipeline.models import load_models
 from polypscope.records.errors import MissingInput, OutputError, UsageError
+from polypscope.simulator import sequence
 
 pytest.importorskip("onnx", reason="building the test model needs the train extra")
 
@@ -172,3 +175,45 @@ def test_missing_source_and_forbidden_folder(video: Path, model: str, tmp_path: 
         analyze(tmp_path / "nowhere.mp4", model=model)
     with pytest.raises(OutputError):
         analyze(video, out=Path("/proc/polypscope"), model=model)
+
+
+def test_known_depths_set_the_scale_of_sizes(tmp_path: Path) -> None:
+    """The shipped models on a simulated polyp: what a depth known to be larger does to its size, run log and report."""
+    frames = tmp_path / "frames"
+    frames.mkdir()
+    shown = sequence(seed=14, frames=60, width=320, height=320, negatives=0.0, fov_deg=100.0, fov_shape="none")
+    ranger, last = load_models().ranger, None
+    assert ranger is not None
+    for item in shown:
+        cv2.imwrite(str(frames / f"{item.frame.index:03d}.png"), cv2.cvtColor(item.frame.rgb, cv2.COLOR_RGB2BGR))
+        last = item.frame
+    assert last is not None
+    (tmp_path / "camera.json").write_text(shown.camera.to_json())
+    plain = analyze(frames, out=tmp_path / "plain", camera=tmp_path / "camera.json", overlay=False).videos[0]
+    assert plain.polyps, "the sequence was chosen because its polyp is found"
+    depth_mm = 1.4 * float(ranger.depth(last.rgb, shown.camera).values[160, 160])
+    table = tmp_path / "known.csv"
+    table.write_text(f"frame,x_px,y_px,depth_mm\n{last.index},160,160,{depth_mm}\n")
+    options = {"camera": tmp_path / "camera.json", "known_depths": table, "overlay": False}
+    scaled = analyze(frames, out=tmp_path / "scaled", **options).videos[0]
+    course = ScaleCourse((last.pts_s,), (1.4,))
+    bounds = sorted(course.factor(row) for row in (0.0, last.pts_s))
+    for before, after in zip(plain.polyps, scaled.polyps, strict=True):
+        assert bounds[0] - 0.01 < after["long_mm"] / before["long_mm"] < bounds[1] + 0.01
+    log = json.loads((tmp_path / "scaled" / "run.json").read_text())
+    assert log["scale"]["known_over_predicted"] == pytest.approx([1.4], rel=1e-3)
+    assert "known.csv" in log["inputs"]
+    assert "corrected by 1 known depth" in (tmp_path / "scaled" / "report.html").read_text(encoding="utf-8")
+    assert "corrected by" not in (tmp_path / "plain" / "report.html").read_text(encoding="utf-8")
+
+
+def test_known_depths_belong_to_one_measured_video(video: Path, model: str, tmp_path: Path) -> None:
+    table = tmp_path / "known.csv"
+    table.write_text("frame,x_px,y_px,depth_mm\n1,2,3,20\n")
+    with pytest.raises(UsageError, match="--known-depths: expected one video, whose points they are, found 2"):
+        analyze(video, _write_video(tmp_path / "b.mp4", 5), out=tmp_path / "out", model=model, known_depths=table)
+    with pytest.raises(UsageError, match="found one without a camera; give --camera or --fov"):
+        analyze(video, out=tmp_path / "out", model=model, known_depths=table)
+    with pytest.raises(UsageError, match="found one without a depth head; leave out --model"):
+        analyze(video, out=tmp_path / "out", model=model, fov=90.0, known_depths=table)
+    assert not (tmp_path / "out").exists()

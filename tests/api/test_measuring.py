@@ -18,6 +18,7 @@ from polypscope.api.simulate import simulate
 from polypscope.cli import run
 from polypscope.geometry import cameras
 from polypscope.io.depth import write_depth
+from polypscope.io.known_depths import read_known_depths
 from polypscope.records import Camera, DepthKind, DepthMap, InputError, UsageError
 from polypscope.records.errors import DamagedInput, RecordError
 
@@ -197,6 +198,38 @@ def test_simulated_forceps_give_the_true_depth_of_the_apex(tmp_path: Path) -> No
     (tmp_path / "camera.json").write_text(CAMERA.to_json())
     found = forceps(tmp_path / "forceps.csv", camera=tmp_path / "camera.json", out=tmp_path / "out")
     assert found.consensus["frame 7 (extension)"].value == pytest.approx(25.0, rel=1e-3)
+    # The same contact is a known depth for `analyze`, with the way in which the shaft lies.
+    (known,) = read_known_depths(tmp_path / "out" / "contacts.csv")
+    assert known.frame == 7
+    assert (known.x_px, known.y_px) == pytest.approx(tuple(cameras.project(CAMERA, points[0])))
+    assert known.depth_mm == pytest.approx(25.0, rel=1e-3)
+    assert known.shaft == pytest.approx((0.6, 0.6, -0.52915), abs=1e-3)
+
+
+def test_annotators_of_one_contact_are_one_known_depth(tmp_path: Path) -> None:
+    entries = [
+        {
+            "polyp": "p1",
+            "annotator": f"a{s}",
+            "kind": "extension",
+            "marks": shaft_marks(s),
+            "frame": 40 if s < 3 else "",
+        }
+        for s in range(4)
+    ]
+    path, camera = tmp_path / "marks.json", tmp_path / "camera.json"
+    path.write_text(json.dumps(entries))
+    camera.write_text(CAMERA.to_json())
+    forceps(path, camera=camera, out=tmp_path / "out")
+    (known,) = read_known_depths(tmp_path / "out" / "contacts.csv")
+    assert known.frame == 40
+    assert known.x_px == np.median([entry["marks"][0][0] for entry in entries[:3]])
+    path.write_text(json.dumps([{**entry, "frame": None} for entry in entries]))
+    forceps(path, camera=camera, out=tmp_path / "without")
+    assert not (tmp_path / "without" / "contacts.csv").exists()
+    path.write_text(json.dumps([{**entries[0], "frame": 2.5}]))
+    with pytest.raises(DamagedInput, match=r"entry 1: expected a whole number from 0 on as frame, found 2\.5"):
+        forceps(path, camera=camera, out=tmp_path / "bad")
 
 
 def test_forceps_files_that_cannot_be_read(tmp_path: Path) -> None:

@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from polypscope.geometry.scale import ScaleCourse
+    from polypscope.io.sources import FrameSource
     from polypscope.pipeline.results import Results
+    from polypscope.pipeline.see import Ranger
     from polypscope.records import Camera
 
 __all__ = ["Analyses", "VideoSummary", "analyze"]
@@ -52,6 +55,7 @@ class _Options:
     camera: Path | None
     fov: float | None
     lens: Literal["pinhole", "fisheye"]
+    known_depths: Path | None
     model: str | None
     threshold: float | None
     every: int
@@ -69,6 +73,7 @@ def analyze(
     camera: Path | None = None,
     fov: float | None = None,
     lens: Literal["pinhole", "fisheye"] = "pinhole",
+    known_depths: Path | None = None,
     model: str | None = None,
     threshold: float | None = None,
     every: int = 1,
@@ -97,6 +102,9 @@ def analyze(
         Horizontal field of view in degrees, if there is no calibration.
     lens
         Lens model that goes with --fov.
+    known_depths
+        Table of frame, x_px, y_px and depth_mm: points whose depth is known, such as forceps contacts (contacts.csv of
+        `polypscope measure forceps`). They set the scale of the sizes, most for the frames around them.
     model
         Name of a shipped segmenter or path of an exported one; see `polypscope models list`.
     threshold
@@ -132,11 +140,16 @@ def analyze(
         raise UsageError("--resume and --overwrite: expected one of them, found both.")
     found = find_sources(sources)
     several = len(found) > 1 or cluster is not None
+    if known_depths is not None and len(found) > 1:
+        raise UsageError(
+            f"--known-depths: expected one video, whose points they are, found {len(found)}; analyse them one by one."
+        )
     arguments = {
         "sources": [str(s) for s in sources],
         "camera": camera,
         "fov": fov,
         "lens": lens,
+        "known_depths": known_depths,
         "model": model,
         "threshold": threshold,
         "every": every,
@@ -147,6 +160,7 @@ def analyze(
         None if camera is None else camera.absolute(),
         fov,
         lens,
+        None if known_depths is None else known_depths.absolute(),
         model,
         threshold,
         every,
@@ -241,10 +255,16 @@ def _analyze_one(options: _Options, item: tuple[Path, Path]) -> VideoSummary:
         models = load_models(options.model, threads=options.threads)
         threshold = models.threshold if options.threshold is None else options.threshold
         settings = Settings(threshold=threshold, every=options.every, follow=FollowSettings(threshold=threshold))
+        scale = None
+        if options.known_depths is not None:  # before anything is written: a wrong table should leave nothing behind
+            scale = _scale_of(options.known_depths, source, settings.working_px, camera, models.ranger)
         with RunLog(out, "analyze", {**options.arguments, "source": str(path)}) as log:
             if path.is_file():
                 log.add_input(path)
             log.record(model=models.identity, settings=settings.as_dict())
+            if options.known_depths is not None and scale is not None:
+                log.add_input(options.known_depths)
+                log.record(scale={"times_s": scale.times_s, "known_over_predicted": scale.ratios})
             total = None if info.frame_count is None else -(-info.frame_count // options.every)
             with progress(path.name, None if options.quiet else total, "frames") as ticker:
                 done = run(
@@ -256,6 +276,7 @@ def _analyze_one(options: _Options, item: tuple[Path, Path]) -> VideoSummary:
                     model=models.identity,
                     camera=camera,
                     ranger=models.ranger,
+                    scale=scale,
                     overlay=options.overlay,
                     resume=options.resume,
                     on_frame=(lambda told: None) if options.quiet else (lambda told: ticker.step()),
@@ -275,7 +296,7 @@ def _analyze_one(options: _Options, item: tuple[Path, Path]) -> VideoSummary:
             write_analysis(
                 out / "report.html",
                 results,
-                settings=_report_settings(settings.as_dict(), models, camera, path.name),
+                settings=_report_settings(settings.as_dict(), models, camera, path.name, scale),
                 notes=done.notes,
                 speed=f"{done.fps:.0f} frames/s",
             )
@@ -351,7 +372,26 @@ def _camera_of(
     return camera.resized(width, height)
 
 
-def _report_settings(settings: dict[str, Any], models: Any, camera: Camera | None, name: str) -> dict[str, Any]:
+def _scale_of(
+    table: Path, source: FrameSource, working_px: int, camera: Camera | None, ranger: Ranger | None
+) -> ScaleCourse:
+    """What the known depths in `table` say about the scale of the source's predicted depth."""
+    from polypscope.io.known_depths import read_known_depths
+    from polypscope.pipeline.findings import Working
+    from polypscope.pipeline.known_scale import scale_course
+    from polypscope.records.errors import UsageError
+
+    known = read_known_depths(table)
+    if camera is None or ranger is None:
+        missing = "a camera; give --camera or --fov" if camera is None else "a depth head; leave out --model"
+        raise UsageError(f"--known-depths: expected a run that measures sizes, found one without {missing}.")
+    working = Working.of((source.info.height, source.info.width), working_px)
+    return scale_course(source, known, working, camera, ranger)
+
+
+def _report_settings(
+    settings: dict[str, Any], models: Any, camera: Camera | None, name: str, scale: ScaleCourse | None = None
+) -> dict[str, Any]:
     from polypscope import __version__
 
     follow = settings.pop("follow")
@@ -360,10 +400,19 @@ def _report_settings(settings: dict[str, Any], models: Any, camera: Camera | Non
         "source": name,
         "model": models.identity,
         "camera": shown,
+        "scale of sizes": _scale_shown(scale),
         **settings,
         **{f"follow.{key}": value for key, value in follow.items()},
         "polypscope": __version__,
     }
+
+
+def _scale_shown(scale: ScaleCourse | None) -> str:
+    if scale is None:
+        return "as the depth network sees it"
+    low, high = min(scale.ratios), max(scale.ratios)
+    count = len(scale.ratios)
+    return f"corrected by {count} known depth{'' if count == 1 else 's'}, {low:.2f} to {high:.2f} × the network's"
 
 
 def _show_video(summary: VideoSummary) -> None:

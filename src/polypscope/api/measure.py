@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from polypscope.evaluation.agreement import Agreement, Consensus
     from polypscope.geometry.forceps import Contact
     from polypscope.records import SizeEstimate
@@ -146,12 +148,13 @@ def forceps(
     annotations
         JSON list or CSV. Every entry: polyp, annotator, kind (proximal or extension). proximal: x1, y1, x2, y2 (tips)
         and major_px, or ax, ay, bx, by (ends of the major axis), or mask (a file beside this one); optionally minor_px.
-        extension: marks as "x y; x y; ..." from the tip backwards (in JSON a list of pairs), optionally positions_mm.
+        extension: marks as "x y; x y; ..." from the tip backwards (in JSON a list of pairs), optionally positions_mm,
+        and frame, the frame's number in its video, if the contact is to set the scale of `polypscope analyze`.
         The forceps.csv of a simulated sequence is read as well.
     camera
         Camera file; needed for extension, and takes distortion out of proximal entries with axis ends.
     out
-        Folder for sizes.csv, consensus.csv and run.json.
+        Folder for sizes.csv, consensus.csv, run.json and, of extension entries with a frame, contacts.csv.
     jaw
         Distance of the open tips in mm.
     mark_sigma
@@ -188,6 +191,7 @@ def forceps(
     entries = read_annotations(source)
     rows: list[dict[str, Any]] = []
     failures: list[str] = []
+    touched: dict[tuple[str, int], list[tuple[float, ...]]] = {}
     arguments = {"annotations": annotations, "camera": camera, "out": out, "jaw": jaw, "level": level}
     with RunLog(out, "measure forceps", arguments) as log:
         log.add_input(source)
@@ -200,6 +204,9 @@ def forceps(
                         entry.marks, lens, positions_mm=entry.positions_mm, mark_sigma_px=mark_sigma, level=level
                     )
                     value, (low, high), flags = contact.depth_mm, contact.interval_mm, ""
+                    if entry.frame is not None:
+                        told = (*entry.marks[0], value, *contact.direction)
+                        touched.setdefault((entry.polyp, entry.frame), []).append(told)
                 else:
                     axis, minor = entry.axis, entry.minor_px
                     if entry.mask is not None:
@@ -271,6 +278,8 @@ def forceps(
                     ]
                 ),
             )
+        if touched:
+            write_table(Path(out) / "contacts.csv", _contacts(touched))
         log.record(entries=len(entries), measured=len(rows), failures=failures)
         if agreement is not None:
             log.record(icc=agreement.icc_single, icc_interval=list(agreement.icc_single_interval))
@@ -284,5 +293,21 @@ def forceps(
         say(f"ICC(2,1) {agreement.icc_single:.3f} (95 % {low:.3f} to {high:.3f}) over {agreement.items} items")
     for failure in failures[:10]:
         note(failure)
+    if touched:
+        say(f"Scale for `polypscope analyze --known-depths`: {Path(out) / 'contacts.csv'}")
     say(f"{len(rows)} of {len(entries)} annotations measured, in {out}. {DISCLAIMER}")
     return ForcepsReport(tuple(rows), found, agreement, tuple(failures), Path(out))
+
+
+def _contacts(touched: dict[tuple[str, int], list[tuple[float, ...]]]) -> pl.DataFrame:
+    """One known depth for each contact, from what its annotators say of tip, depth and direction of the shaft."""
+    import numpy as np
+    import polars as pl
+
+    from polypscope.io.known_depths import COLUMNS, SHAFT
+
+    rows = []
+    for (_, frame), group in touched.items():
+        x_px, y_px, depth_mm, *shaft = np.median(group, axis=0)
+        rows.append([frame, x_px, y_px, depth_mm, *(np.array(shaft) / np.linalg.norm(shaft))])
+    return pl.DataFrame(rows, schema=[*COLUMNS, *SHAFT], orient="row").with_columns(pl.col("frame").cast(pl.Int64))

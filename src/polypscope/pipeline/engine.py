@@ -18,6 +18,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from polypscope.geometry.scale import ScaleCourse
 from polypscope.pipeline.best import BestFrames
 from polypscope.pipeline.findings import Findings, Working
 from polypscope.pipeline.follow import Follower, FollowSettings, Shown, Tracked
@@ -102,6 +103,7 @@ class Eye:
         settings: Settings,
         camera: Camera | None = None,
         ranger: Ranger | None = None,
+        scale: ScaleCourse | None = None,
         watch: Stopwatch | None = None,
     ) -> None:
         # On images this small OpenCV's threads cost more than they save, and take the cores from the network.
@@ -112,6 +114,7 @@ class Eye:
         self.camera = None if camera is None else camera.resized(working.shape[1], working.shape[0])
         self._seer = seer
         self._ranger = ranger
+        self._scale = scale
         self._picture = PictureReader(working.shape)
         self._count = 0
 
@@ -138,6 +141,8 @@ class Eye:
         if due and self.camera is not None and self._ranger is not None and (probability.values >= CLEAR).any():
             with watch("range"):
                 depth = self._ranger.depth(small, self.camera)
+                if self._scale is not None:
+                    depth = depth.scaled(self._scale.factor(frame.pts_s))
         return Glimpse(frame, small, picture, probability, due, depth)
 
     def judge(self, glimpse: Glimpse, watch: Stopwatch | None = None) -> Findings:

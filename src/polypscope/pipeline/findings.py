@@ -52,6 +52,15 @@ class Working:
         sx, sy = self.scale_xy
         return (x + 0.5) * sx - 0.5, (y + 0.5) * sy - 0.5
 
+    def from_frame(self, x: float, y: float) -> tuple[float, float]:
+        """A point in frame pixels in those of the working image.
+
+        >>> Working.of((1080, 1920), 384).from_frame(*Working.of((1080, 1920), 384).to_frame(10, 20))
+        (10.0, 20.0)
+        """
+        sx, sy = self.scale_xy
+        return (x + 0.5) / sx - 0.5, (y + 0.5) / sy - 0.5
+
     def box_to_frame(self, box: Box) -> Box:
         """A box of the working image in frame pixels (edges, so without the half pixel of centres)."""
         sx, sy = self.scale_xy

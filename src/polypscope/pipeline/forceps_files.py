@@ -21,7 +21,10 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class ForcepsEntry:
-    """One annotator's marks on one polyp: jaws beside it (proximal) or a graduated shaft on it (extension)."""
+    """One annotator's marks on one polyp: jaws beside it (proximal) or a graduated shaft on it (extension).
+
+    frame: index of the marked frame in its video, where the annotator gave it.
+    """
 
     polyp: str
     annotator: str
@@ -32,6 +35,7 @@ class ForcepsEntry:
     mask: str | None
     marks: Array
     positions_mm: Array | None
+    frame: int | None = None
 
 
 def read_annotations(path: Path) -> list[ForcepsEntry]:
@@ -66,7 +70,7 @@ def _simulated(points: list[dict[str, Any]]) -> list[Mapping[str, Any]]:
     rows: list[Mapping[str, Any]] = []
     for index, found in frames.items():
         at = {str(p["point"]): (p["x_px"], p["y_px"]) for p in found}
-        row: dict[str, Any] = {"polyp": f"frame {index}", "annotator": "simulator"}
+        row: dict[str, Any] = {"polyp": f"frame {index}", "annotator": "simulator", "frame": index}
         if {"tip_a", "tip_b"} <= set(at):
             (x1, y1), (x2, y2) = at["tip_a"], at["tip_b"]
             rows.append(
@@ -111,7 +115,19 @@ def _entry(path: Path, number: int, row: Mapping[str, Any]) -> ForcepsEntry:
         mask,
         marks,
         positions,  # type: ignore[arg-type]
+        _frame(where, row.get("frame")),
     )
+
+
+def _frame(where: str, value: Any) -> int | None:
+    if value in (None, ""):
+        return None
+    try:
+        if int(value) == float(value) >= 0:
+            return int(value)
+    except (TypeError, ValueError):
+        pass
+    raise DamagedInput(f"{where}: expected a whole number from 0 on as frame, found {value!r:.60}.")
 
 
 def _number(where: str, row: Mapping[str, Any], key: str) -> float:

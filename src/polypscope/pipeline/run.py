@@ -17,11 +17,12 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from polypscope.geometry.scale import ScaleCourse
 from polypscope.pipeline.engine import Eye, Glimpse, Memory, Settings, Stopwatch, Told
 from polypscope.pipeline.findings import Working
 from polypscope.pipeline.overlay_video import OverlayWriter, join_parts
 from polypscope.pipeline.results import Results, write_results
-from polypscope.pipeline.see import Ranger, Seer, to_working
+from polypscope.pipeline.see import Ranger, Seer, at_frame_size, to_working
 from polypscope.pipeline.source import Source, ahead
 from polypscope.pipeline.store import Partial
 from polypscope.records import Camera, Frame
@@ -58,6 +59,7 @@ def run(
     model: str = "",
     camera: Camera | None = None,
     ranger: Ranger | None = None,
+    scale: ScaleCourse | None = None,
     overlay: bool = True,
     resume: bool = False,
     on_frame: Callable[[Told], None] | None = None,
@@ -65,7 +67,8 @@ def run(
     """Analyse a source and write all results but the report into `out`; call `discard(out)` when that is written too.
 
     identity, model: the same text for the same content of the source and for the same weights; a run can only be
-    resumed with both unchanged. on_frame: called after each frame.
+    resumed with both unchanged. scale: corrects predicted depth by what is known of it. on_frame: called after each
+    frame.
     """
     started = time.perf_counter()
     info = source.info
@@ -74,7 +77,7 @@ def run(
     working = Working.of(shape, settings.working_px)
     watch = Stopwatch()
     seer.reset()
-    eye = Eye(working, seer, settings, camera, ranger)
+    eye = Eye(working, seer, settings, camera, ranger, scale)
     memory = Memory(working, settings)
     same = {
         "source": identity or info.name,
@@ -82,6 +85,7 @@ def run(
         "model": model,
         "camera": None if camera is None else camera.to_json(),
         "settings": settings.as_dict(),
+        "scale": None if scale is None else [list(scale.times_s), list(scale.ratios)],
         "overlay": overlay,
         "format": 1,
     }
@@ -178,10 +182,7 @@ def _wanted(source: Source, start: int, eye: Eye, watch: Stopwatch) -> Iterator[
             return
         if frame.index < start or frame.index % eye.settings.every:
             continue
-        if frame.shape != eye.working.frame_shape:
-            height, width = eye.working.frame_shape
-            rgb = np.asarray(cv2.resize(frame.rgb, (width, height), interpolation=cv2.INTER_AREA))
-            frame = Frame(frame.index, frame.pts_s, rgb)
+        frame = at_frame_size(frame, eye.working)
         with decode("decode"):
             small = to_working(frame.rgb, eye.working)
         yield frame, small

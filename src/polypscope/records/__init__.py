@@ -16,6 +16,7 @@ from polypscope.records.errors import (
     UsageError,
 )
 from polypscope.records.frame import Frame
+from polypscope.records.known_depth import KnownDepth
 from polypscope.records.maps import BinaryMask, DepthKind, DepthMap, ProbabilityMap
 from polypscope.records.size import SizeEstimate
 from polypscope.records.truth import GroundTruth, Prediction, TruePolyp
@@ -33,6 +34,7 @@ __all__ = [
     "Frame",
     "GroundTruth",
     "InputError",
+    "KnownDepth",
     "Lens",
     "MissingExtra",
     "MissingInput",

@@ -8,7 +8,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from polypscope.records.checks import finite, frozen_array, same_shape
+from polypscope.records.checks import finite, frozen_array, positive, same_shape
 from polypscope.records.errors import RecordError
 
 __all__ = ["BinaryMask", "DepthKind", "DepthMap", "ProbabilityMap"]
@@ -131,3 +131,12 @@ class DepthMap:
     def valid(self) -> NDArray[np.bool_]:
         """Where there is a value."""
         return ~np.isnan(self.values)
+
+    def scaled(self, factor: float) -> DepthMap:
+        """The map with every distance multiplied; what is uncertain stays as uncertain, relative to it.
+
+        >>> float(DepthMap(np.full((2, 2), 30, np.float32), DepthKind.Z_MM).scaled(1.1).values[0, 0])
+        33.0
+        """
+        by = np.float32(positive("factor", factor))
+        return DepthMap(self.values * by, self.kind, None if self.sigma is None else self.sigma * by)

@@ -132,5 +132,4 @@ def fix_scale(depth: DepthMap, points: Sequence[tuple[float, float, float]]) -> 
     if not ratios:
         raise RecordError.of("points", expected="at least one known depth on the map", found="none")
     factor = float(np.exp(np.median(np.log(ratios))))
-    sigma = None if depth.sigma is None else depth.sigma * np.float32(factor)
-    return DepthMap(depth.values * np.float32(factor), depth.kind, sigma), factor
+    return depth.scaled(factor), factor
