@@ -79,11 +79,11 @@ def image(
     from polypscope.io.images import read_rgb
     from polypscope.io.masks import read_instances
     from polypscope.io.paths import require_file, write_text
-    from polypscope.pipeline.models import load_models
     from polypscope.records import BinaryMask, Camera
     from polypscope.records.errors import UsageError
     from polypscope.report.measurement import SIMULATED
     from polypscope.runtime.console import note, say
+    from polypscope.runtime.depth import DepthEstimator
     from polypscope.runtime.runlog import DISCLAIMER
 
     rgb = read_rgb(picture)
@@ -96,10 +96,7 @@ def image(
     if depth is not None:
         field, inset = read_depth(depth, unit_mm=depth_unit), 0
     else:
-        ranger = load_models().ranger
-        if ranger is None:
-            raise UsageError("depth: expected a depth map, found no depth network installed; give --depth.")
-        field, inset = ranger.depth(rgb, lens), 1
+        field, inset = DepthEstimator.load().depth(rgb, lens, careful=True), 1
     size = caliper.measure(BinaryMask(chosen), field, lens, rgb=rgb, inset_px=inset)
     assert size.interval_mm is not None
     low, high = size.interval_mm

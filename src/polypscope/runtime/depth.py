@@ -23,6 +23,7 @@ from polypscope.runtime.segmenter import Segmenter
 __all__ = ["DEFAULT_DEPTH", "DepthEstimator", "fix_scale"]
 
 DEFAULT_DEPTH = "polypscope-depth"
+MIRRORED = ((1, 1), (1, -1), (-1, 1), (-1, -1))  # steps down and across the picture: as it is first
 
 
 class DepthEstimator:
@@ -71,7 +72,7 @@ class DepthEstimator:
         session = open_session(card.check_file(), threads, provider)
         return cls(card, session, segmenter or Segmenter.load(threads=threads, provider=provider))
 
-    def depth(self, rgb: NDArray[np.uint8], camera: Camera) -> DepthMap:
+    def depth(self, rgb: NDArray[np.uint8], camera: Camera, *, careful: bool = False) -> DepthMap:
         """Depth of a frame at its own size.
 
         If the segmenter has just seen this very array, its features are reused; otherwise the encoder runs once.
@@ -80,6 +81,7 @@ class DepthEstimator:
         ----------
         rgb : (H, W, 3) uint8.
         camera : the camera that took it; its size is the frame's.
+        careful : look at the frame and its mirror images and average what they tell, for four times the work.
         """
         if rgb.shape[:2] != (camera.height, camera.width):
             raise RecordError.of(
@@ -89,14 +91,24 @@ class DepthEstimator:
                 hint="use camera.resized(width, height)",
             )
         directions, forward = self._lens(camera)
-        outputs = self._session.run({"rays": directions, **self._segmenter.features_of(rgb)})
+        looks = [self._look(rgb, directions, *turn) for turn in (MIRRORED if careful else MIRRORED[:1])]
         size = (camera.width, camera.height)
         # From ray to axis while the maps are small: at full size this would cost more than the network.
         values = [
-            cv2.resize(outputs[name][0, 0] * forward, size, interpolation=cv2.INTER_LINEAR)
-            for name in ("ray_mm", "sigma_mm")
+            cv2.resize(_mean(maps) * forward, size, interpolation=cv2.INTER_LINEAR) for maps in zip(*looks, strict=True)
         ]
         return DepthMap(values[0], DepthKind.Z_MM, values[1])
+
+    def _look(
+        self, rgb: NDArray[np.uint8], directions: NDArray[np.float32], down: int, across: int
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Distances along the rays and their sigmas, of the picture or, where a step is -1, of its mirror image."""
+        seen = rgb if down == across == 1 else np.ascontiguousarray(rgb[::down, ::across])
+        # A mirror image is what a camera with mirrored rays would have taken.
+        rays = directions[:, ::down, ::across] * np.array([across, down, 1], np.float32)
+        outputs = self._session.run({"rays": np.ascontiguousarray(rays), **self._segmenter.features_of(seen)})
+        told = (outputs[name][0, 0, ::down, ::across] for name in ("ray_mm", "sigma_mm"))
+        return next(told), next(told)
 
     def _lens(self, camera: Camera) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Rays for the network (1, 22, 22, 3), and how much of each output pixel's ray lies along the axis."""
@@ -107,6 +119,11 @@ class DepthEstimator:
             forward = np.where(along > 1e-3, along, np.nan).astype(np.float32)
             self._remembered = (camera, field, forward)
         return self._remembered[1], self._remembered[2]
+
+
+def _mean(maps: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+    """The geometric mean, since distances err by factors; a single map as it is."""
+    return maps[0] if len(maps) == 1 else np.exp(np.mean(np.log(maps), axis=0))
 
 
 def fix_scale(depth: DepthMap, points: Sequence[tuple[float, float, float]]) -> tuple[DepthMap, float]:
