@@ -5,12 +5,12 @@
     python benchmarks/depth_accuracy.py --course 30
 
 AbsRel = mean of |predicted - true| / true over all pixels of a frame, averaged over frames: metric, and after the
-prediction was scaled by the median ratio; of one look at each frame, and of a careful one, which averages the frame and
-its mirror images. Seeds below 5000 and the thirty polyp models were never trained on. With --card, the figures become
-the scores on the depth head's card. With --causes, nothing of this but what the error of the scale goes along with,
-over that many other sequences: a slope of -0.2 on the size of vessels says that vessels twice as large make everything look
-13 % nearer, as they would to anybody who knows how large vessels usually are. With --course, how that error changes in
-the course of a sequence: `geometry.scale` rests on it.
+prediction was scaled by the median ratio; of one look at each frame, and of a careful one, which averages the frame
+and its mirror images. Seeds below 5000 and the thirty polyp models were never trained on. With --card, the figures
+become the scores on the depth head's card. With --causes, nothing of this but what the error of the scale goes along
+with, over that many other sequences: a slope of -0.2 on the size of vessels says that vessels twice as large make
+everything look 13 % nearer, as they would to anybody who knows how large vessels usually are. With --course, how that
+error changes in the course of a sequence: `geometry.scale` rests on it.
 """
 
 from __future__ import annotations
