@@ -1,6 +1,6 @@
 """What forceps contacts do for sizes: simulated polyps that a graduated shaft touches, measured without and with it.
 
-    python benchmarks/contact_scale.py [--sequences 60] [--noise 1.0]
+    python benchmarks/contact_scale.py [--sequences 150] [--noise 1.0]
 
 In each sequence (clean and clinical in turn, two pinhole lenses to a fisheye, 60 to 140 degrees) a shaft with marks
 every 5 mm touches the first polyp in up to three frames. Its marks, with `--noise` pixels of error each, give depth and
@@ -158,7 +158,7 @@ def touched(noise_px: float, number: int) -> Touched | None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sequences", type=int, default=60)
+    parser.add_argument("--sequences", type=int, default=150)
     parser.add_argument("--noise", type=float, default=1.0, help="error of each mark in px")
     parser.add_argument("--jobs", type=int, default=-1)
     options = parser.parse_args()

@@ -5,7 +5,7 @@ looks like, and by one that comes and goes with the view. `python benchmarks/dep
 and how long the second lasts. A known depth, such as a forceps contact, tells the error of one point at one moment; the
 best linear estimate at any other moment follows from these figures (simple kriging: Krige 1951; Rasmussen and Williams,
 "Gaussian Processes for Machine Learning", 2006, chapter 2). Contacts count most for the frames around them, and several
-count more than one.
+count more than one. What they are worth for sizes is measured by `python benchmarks/contact_scale.py`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 SHARED = 0.12  # of what all frames of a video share
 CHANGING = 0.107  # of what changes with the view
 LASTS_S = 0.4  # how long that stays alike, in s
-READING = 0.1  # of a single point that an instrument touches, against its frame (benchmarks/contact_scale.py)
+READING = 0.1  # of a single point that an instrument touches, against its frame
 _ODD = 2.0  # readings so many times further off than usual lose their say
 
 
