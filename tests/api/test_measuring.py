@@ -227,9 +227,10 @@ def test_annotators_of_one_contact_are_one_known_depth(tmp_path: Path) -> None:
     path.write_text(json.dumps([{**entry, "frame": None} for entry in entries]))
     forceps(path, camera=camera, out=tmp_path / "without")
     assert not (tmp_path / "without" / "contacts.csv").exists()
-    path.write_text(json.dumps([{**entries[0], "frame": 2.5}]))
-    with pytest.raises(DamagedInput, match=r"entry 1: expected a whole number from 0 on as frame, found 2\.5"):
-        forceps(path, camera=camera, out=tmp_path / "bad")
+    for wrong in (2.5, -1, "inf", "soon"):
+        path.write_text(json.dumps([{**entries[0], "frame": wrong}]))
+        with pytest.raises(DamagedInput, match=f"entry 1: expected a whole number from 0 on as frame, found {wrong!r}"):
+            forceps(path, camera=camera, out=tmp_path / "bad")
 
 
 def test_forceps_files_that_cannot_be_read(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ def test_points_with_and_without_an_instrument(tmp_path: Path) -> None:
     [
         ("x,1,2,3", "row 2: expected a whole number as frame"),
         ("1.5,1,2,3", "row 2: expected a whole number as frame"),
+        ("inf,1,2,3", "row 2: expected a whole number as frame"),
         ("-1,1,2,3", "row 2: KnownDepth.frame: expected a whole number from 0 on"),
         ("1,,2,3", "row 2: expected a whole number as frame and numbers"),
         ("1,1,2,0", "row 2: KnownDepth.depth_mm: expected a number above 0"),

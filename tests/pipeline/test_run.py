@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 from scenes import ColourSeer, SceneSource, procedure
 
+from polypscope.geometry.scale import ScaleCourse
 from polypscope.io.coco import read_coco
 from polypscope.io.detections_csv import read_detections_csv
 from polypscope.pipeline import run as run_module
@@ -147,6 +148,8 @@ def test_other_settings_are_refused_on_resume(tmp_path: Path) -> None:
         run(_source(30), tmp_path, ColourSeer(), Settings())
     with pytest.raises(UsageError, match="settings"):
         run(_source(), tmp_path, ColourSeer(), Settings(threshold=0.6), resume=True)
+    with pytest.raises(UsageError, match="scale"):
+        run(_source(), tmp_path, ColourSeer(), Settings(), scale=ScaleCourse((1.0,), (1.1,)), resume=True)
 
 
 def test_full_disk_is_one_sentence_and_keeps_results(whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

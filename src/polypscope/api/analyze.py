@@ -380,12 +380,14 @@ def _scale_of(
     from polypscope.pipeline.findings import Working
     from polypscope.pipeline.known_scale import scale_course
     from polypscope.records.errors import UsageError
+    from polypscope.runtime.console import say
 
     known = read_known_depths(table)
     if camera is None or ranger is None:
         missing = "a camera; give --camera or --fov" if camera is None else "a depth head; leave out --model"
         raise UsageError(f"--known-depths: expected a run that measures sizes, found one without {missing}.")
     working = Working.of((source.info.height, source.info.width), working_px)
+    say(f"Reading up to frame {max(point.frame for point in known)} for the known depths.")
     return scale_course(source, known, working, camera, ranger)
 
 

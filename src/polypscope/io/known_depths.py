@@ -30,7 +30,7 @@ def read_known_depths(path: str | Path) -> list[KnownDepth]:
             shaft = tuple(float(value) for value in told) or None
             if len(told) not in (0, len(SHAFT)):
                 raise ValueError
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             shown = ", ".join(f"{name} {row[name]!r}" for name in COLUMNS)
             raise DamagedInput(
                 f"{path}, row {number}: expected a whole number as frame and numbers in the other columns, found "

@@ -125,7 +125,7 @@ def _frame(where: str, value: Any) -> int | None:
     try:
         if int(value) == float(value) >= 0:
             return int(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         pass
     raise DamagedInput(f"{where}: expected a whole number from 0 on as frame, found {value!r:.60}.")
 
