@@ -203,6 +203,7 @@ def test_known_depths_set_the_scale_of_sizes(tmp_path: Path) -> None:
     log = json.loads((tmp_path / "scaled" / "run.json").read_text())
     assert log["scale"]["known_over_predicted"] == pytest.approx([1.4], rel=1e-3)
     assert "known.csv" in log["inputs"]
+    assert any("corrected by 1 known depth, 1.40 × the network's" in note for note in scaled.notes)
     assert "corrected by 1 known depth" in (tmp_path / "scaled" / "report.html").read_text(encoding="utf-8")
     assert "corrected by" not in (tmp_path / "plain" / "report.html").read_text(encoding="utf-8")
 

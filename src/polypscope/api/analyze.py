@@ -281,7 +281,10 @@ def _analyze_one(options: _Options, item: tuple[Path, Path]) -> VideoSummary:
                     resume=options.resume,
                     on_frame=(lambda told: None) if options.quiet else (lambda told: ticker.step()),
                 )
-            for note in done.notes:
+            notes = list(done.notes)
+            if scale is not None:
+                notes.append(f"scale of sizes {_scale_shown(scale)}")
+            for note in notes:
                 log.add_note(note)
             results = done.results
             real_time = results.duration_s / done.wall_s if done.frames_now == results.frames else 0.0
@@ -297,11 +300,11 @@ def _analyze_one(options: _Options, item: tuple[Path, Path]) -> VideoSummary:
                 out / "report.html",
                 results,
                 settings=_report_settings(settings.as_dict(), models, camera, path.name, scale),
-                notes=done.notes,
+                notes=notes,
                 speed=f"{done.fps:.0f} frames/s",
             )
         discard(out)
-    return _summary(path.name, out, results, done.fps, real_time, done.notes)
+    return _summary(path.name, out, results, done.fps, real_time, notes)
 
 
 def _summary(name: str, out: Path, results: Results, fps: float, real_time: float, notes: list[str]) -> VideoSummary:
@@ -412,9 +415,8 @@ def _report_settings(
 def _scale_shown(scale: ScaleCourse | None) -> str:
     if scale is None:
         return "as the depth network sees it"
-    low, high = min(scale.ratios), max(scale.ratios)
-    count = len(scale.ratios)
-    return f"corrected by {count} known depth{'' if count == 1 else 's'}, {low:.2f} to {high:.2f} × the network's"
+    count, ends = len(scale.ratios), dict.fromkeys(f"{end(scale.ratios):.2f}" for end in (min, max))
+    return f"corrected by {count} known depth{'' if count == 1 else 's'}, {' to '.join(ends)} × the network's"
 
 
 def _show_video(summary: VideoSummary) -> None:
