@@ -62,7 +62,7 @@ class OneFrame:
         return iter([self.frame])
 
 
-def made(number: int) -> SimulatedSequence:
+def made(seed: int, number: int) -> SimulatedSequence:
     lens = ("pinhole", "pinhole", "fisheye")[number % 3]
     settings = Settings(
         frames=100,
@@ -73,7 +73,7 @@ def made(number: int) -> SimulatedSequence:
         lens=lens,
         fov_deg=(60.0, 140.0) if lens == "pinhole" else (80.0, 140.0),
     )
-    return sequence(seed=SEED + number, settings=settings)
+    return sequence(seed=seed + number, settings=settings)
 
 
 def reachable(shown: SimulatedSequence) -> list[int]:
@@ -102,9 +102,9 @@ def annotated(item: SimulatedFrame, camera: Camera, noise_px: float, rng: np.ran
     return KnownDepth(item.frame.index, *spoilt[0].tolist(), contact.depth_mm, contact.direction)
 
 
-def touched(noise_px: float, number: int) -> Touched | None:
-    rng = np.random.default_rng([SEED, number])
-    shown = made(number)
+def touched(noise_px: float, seed: int, number: int) -> Touched | None:
+    rng = np.random.default_rng([seed, number])
+    shown = made(seed, number)
     possible = reachable(shown) if shown.polyps else []
     if len(possible) < max(CONTACTS):
         return None
@@ -160,9 +160,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sequences", type=int, default=150)
     parser.add_argument("--noise", type=float, default=1.0, help="error of each mark in px")
+    parser.add_argument("--seed", type=int, default=SEED, help="first seed; another one for another draw")
     parser.add_argument("--jobs", type=int, default=-1)
     options = parser.parse_args()
-    done = run_jobs(partial(touched, options.noise), range(options.sequences), jobs=options.jobs, label="sequences")
+    work = partial(touched, options.noise, options.seed)
+    done = run_jobs(work, range(options.sequences), jobs=options.jobs, label="sequences")
     for failure in done.failures:
         print(f"# sequence {failure.name}: {failure.sentence}")
     good = [result for result in done.good if result is not None]
