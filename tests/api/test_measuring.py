@@ -16,11 +16,14 @@ from polypscope.api.evaluate_size import size as evaluate_size
 from polypscope.api.measure import forceps, image
 from polypscope.api.simulate import simulate
 from polypscope.cli import run
-from polypscope.geometry import cameras
+from polypscope.geometry import caliper, cameras
 from polypscope.io.depth import write_depth
+from polypscope.io.images import read_rgb
 from polypscope.io.known_depths import read_known_depths
-from polypscope.records import Camera, DepthKind, DepthMap, InputError, UsageError
+from polypscope.io.masks import read_instances
+from polypscope.records import BinaryMask, Camera, DepthKind, DepthMap, InputError, UsageError
 from polypscope.records.errors import DamagedInput, RecordError
+from polypscope.runtime.depth import DepthEstimator
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +62,20 @@ def test_measure_image_with_true_depth(data: Path, tmp_path: Path) -> None:
     written = json.loads((tmp_path / "size.json").read_text())
     assert written["long_mm"] == found.size.long_mm
     assert any("simulated" in text for text in written["remarks"])
+
+
+def test_without_a_depth_map_the_network_looks_carefully(data: Path) -> None:
+    picture, mask, _, polyp, _ = frame_with_polyp(data)
+    camera = sequence(data) / "camera.json"
+    found = image(picture, mask=mask, camera=camera, polyp=polyp).size
+    lens, part = Camera.from_json(camera.read_text()), BinaryMask(read_instances(mask) == polyp)
+    rgb, ranger = read_rgb(picture), DepthEstimator.load()
+    sizes = [
+        caliper.measure(part, ranger.depth(rgb, lens, careful=careful), lens, rgb=rgb, inset_px=1).long_mm
+        for careful in (False, True)
+    ]
+    assert sizes[0] != pytest.approx(sizes[1], rel=1e-3)
+    assert found.long_mm == pytest.approx(sizes[1], rel=1e-6)
 
 
 def test_both_spellings_of_measure_work(data: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -75,6 +75,24 @@ def test_what_cannot_be_is_refused_in_one_sentence(point: KnownDepth, words: str
         scale_course(_Film(), [point], WORKING, CAMERA, _Ramp())
 
 
+def test_the_network_does_not_see_the_shaft() -> None:
+    class Film(_Film):
+        def __iter__(self) -> Iterator[Frame]:
+            rgb = np.full((480, 640, 3), 60, np.uint8)
+            rgb[236:245, 320:] = 255  # a shaft from the middle to the right, parallel to the picture
+            yield Frame(0, 0.0, rgb)
+
+    class Watching(_Ramp):
+        def depth(self, rgb: np.ndarray, camera: Camera) -> DepthMap:
+            self.brightest = int(rgb.max())
+            return super().depth(np.full_like(rgb, 10), camera)
+
+    for shaft, hidden in ((None, False), ((1.0, 0.0, 0.0), True)):
+        watching = Watching()
+        scale_course(Film(), [KnownDepth(0, 320, 240, 25.0, shaft)], WORKING, CAMERA, watching)
+        assert (watching.brightest < 80) == hidden
+
+
 @pytest.mark.parametrize("lens", ["pinhole", "fisheye"])
 def test_a_shaft_is_painted_over_and_nothing_else(lens: str) -> None:
     settings = Settings(frames=40, forceps="contact", negatives=0.0, lens=lens, fov_deg=100.0, fov_shape="none",

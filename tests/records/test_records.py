@@ -134,3 +134,13 @@ def test_camera_json_round_trip(width, height, fov, lens, distortion) -> None:
 @pytest.mark.parametrize(("long", "name"), [(5.0, "<=5"), (5.01, "5-10"), (9.99, "5-10"), (10.0, ">=10")])
 def test_size_bins(long: float, name: str) -> None:
     assert SizeEstimate(long, 1, None, 0.9, "x").bin == name
+
+
+def test_a_scaled_depth_map_is_as_uncertain_as_before() -> None:
+    plain = DepthMap(np.array([[10.0, np.nan]], np.float32), DepthKind.RAY_MM, np.array([[1.0, 2.0]], np.float32))
+    scaled = plain.scaled(1.5)
+    assert scaled.kind is DepthKind.RAY_MM
+    np.testing.assert_allclose(scaled.values, [[15.0, np.nan]])
+    np.testing.assert_allclose(scaled.sigma, [[1.5, 3.0]])  # type: ignore[arg-type]
+    with pytest.raises(RecordError, match="factor: expected a number above 0"):
+        plain.scaled(0.0)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from polypscope.records import Camera
-from polypscope.runtime.depth import DepthEstimator
+from polypscope.runtime.depth import DepthEstimator, _mean
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +41,11 @@ def test_a_careful_look_is_the_geometric_mean_of_mirrored_cameras(ranger: DepthE
     np.testing.assert_allclose(careful.values, np.exp(np.mean(np.log(looks), axis=0)), rtol=0.03)
     middle = float(np.median(np.abs(np.log(careful.values / np.exp(np.mean(np.log(looks), axis=0))))))
     assert middle < 2e-3
+
+
+def test_distances_err_by_factors() -> None:
+    told = [np.array([[10.0, 3.0]], np.float32), np.array([[40.0, 3.0]], np.float32)]
+    np.testing.assert_allclose(_mean(told), [[20.0, 3.0]], rtol=1e-6)
 
 
 def test_the_mirror_image_of_a_careful_look_is_the_look_at_the_mirror_image(ranger: DepthEstimator) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from polypscope.geometry.cameras import project, unproject_rays
 from polypscope.geometry.scale import ScaleCourse
 from polypscope.pipeline.findings import Working
-from polypscope.pipeline.see import Ranger, at_frame_size, to_working
+from polypscope.pipeline.see import Ranger, to_working
 from polypscope.pipeline.source import Source
 from polypscope.records import Camera
 from polypscope.records.errors import UsageError
@@ -65,7 +65,7 @@ def scale_course(
     for frame in source:
         last = frame.index
         if frame.index in by_frame:
-            picture = to_working(at_frame_size(frame, working).rgb, working)
+            picture = to_working(frame.rgb, working)
             points = by_frame.pop(frame.index)
             depth = ranger.depth(without_instruments(picture, points, small, working), small)
             for point in points:

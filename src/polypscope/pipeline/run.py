@@ -22,7 +22,7 @@ from polypscope.pipeline.engine import Eye, Glimpse, Memory, Settings, Stopwatch
 from polypscope.pipeline.findings import Working
 from polypscope.pipeline.overlay_video import OverlayWriter, join_parts
 from polypscope.pipeline.results import Results, write_results
-from polypscope.pipeline.see import Ranger, Seer, at_frame_size, to_working
+from polypscope.pipeline.see import Ranger, Seer, to_working
 from polypscope.pipeline.source import Source, ahead
 from polypscope.pipeline.store import Partial
 from polypscope.records import Camera, Frame
@@ -182,7 +182,10 @@ def _wanted(source: Source, start: int, eye: Eye, watch: Stopwatch) -> Iterator[
             return
         if frame.index < start or frame.index % eye.settings.every:
             continue
-        frame = at_frame_size(frame, eye.working)
+        if frame.shape != eye.working.frame_shape:
+            height, width = eye.working.frame_shape
+            rgb = np.asarray(cv2.resize(frame.rgb, (width, height), interpolation=cv2.INTER_AREA))
+            frame = Frame(frame.index, frame.pts_s, rgb)
         with decode("decode"):
             small = to_working(frame.rgb, eye.working)
         yield frame, small

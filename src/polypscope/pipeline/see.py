@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polypscope.pipeline.findings import Working
-from polypscope.records import Camera, DepthMap, Frame, ProbabilityMap
+from polypscope.records import Camera, DepthMap, ProbabilityMap
 from polypscope.runtime.area import shrunk
 
-__all__ = ["Ranger", "Seer", "at_frame_size", "to_working"]
+__all__ = ["Ranger", "Seer", "to_working"]
 
 
 @runtime_checkable
@@ -44,15 +44,6 @@ class Ranger(Protocol):
     def depth(self, rgb: NDArray[np.uint8], camera: Camera) -> DepthMap:
         """Depth in mm of a frame, uint8 (H, W, 3), taken with this camera, at the frame's size."""
         ...
-
-
-def at_frame_size(frame: Frame, working: Working) -> Frame:
-    """The frame itself, or if a source changes its size, the frame as large as the first ones."""
-    if frame.shape == working.frame_shape:
-        return frame
-    height, width = working.frame_shape
-    rgb = np.asarray(cv2.resize(frame.rgb, (width, height), interpolation=cv2.INTER_AREA))
-    return Frame(frame.index, frame.pts_s, rgb)
 
 
 def to_working(rgb: NDArray[np.uint8], working: Working) -> NDArray[np.uint8]:
