@@ -3,7 +3,8 @@
     python benchmarks/memory_ablation.py --simulated 12 [--clinicdb ../shared/data/cvc-clinicdb] [--bound]
 
 Simulated video: mean Dice over frames with a polyp, and the mean IoU change, 1 - IoU(prediction t, prediction t-1)
-minus the same of the truth, which is the flicker that motion does not explain. Seeds below 5000 were never trained on.
+minus the same of the truth, which is the flicker that motion does not explain; and how many of the frames without a
+polyp get an outline, since a memory that holds on to polyps has its price. Seeds below 5000 were never trained on.
 CVC-ClinicDB: the same over its 29 sequences of sampled frames. Intervals draw whole sequences.
 --bound: what a memory could give that knows exactly where each place was before. The logits of earlier frames are moved
 by the simulator's own depth and poses, places that were hidden then are left out, and the best of several spans and
@@ -27,7 +28,9 @@ from polypscope.runtime.segmenter import Segmenter
 from polypscope.simulator import SimulatedSequence, sequence
 
 Pair = tuple[np.ndarray, np.ndarray]
+Figures = dict[str, dict[str, np.ndarray]]  # by figure: `on`, `off` and `clip`, one value a frame
 SPANS = ((1, 2, 3), (3, 6, 9, 12), (5, 10, 15, 20))  # frames before the present one that are averaged in
+FIGURES = {"dice": "mean Dice", "change": "unexplained IoU change", "empty": "empty frames outlined"}
 WEIGHTS = (0.1, 0.3, 0.6, 1.0)  # what each of them counts, the present one being 1
 
 
@@ -57,9 +60,9 @@ def clinicdb(root: Path) -> Iterator[list[Pair]]:
         ]
 
 
-def measure(clips: Iterable[list[Pair]], segmenter: Segmenter) -> dict[str, dict[str, np.ndarray]]:
-    """Dice and IoU change frame by frame, with the state on and off, and the `clip` that each frame belongs to."""
-    found: dict[str, dict[str, list[float]]] = {name: {"on": [], "off": [], "clip": []} for name in ("dice", "change")}
+def measure(clips: Iterable[list[Pair]], segmenter: Segmenter) -> Figures:
+    """The three figures frame by frame, with the state on and off, and the `clip` that each frame belongs to."""
+    found: dict[str, dict[str, list[float]]] = {name: {"on": [], "off": [], "clip": []} for name in FIGURES}
     for number, clip in enumerate(clips):
         segmenter.reset()
         before: dict[str, np.ndarray] = {}
@@ -73,6 +76,10 @@ def measure(clips: Iterable[list[Pair]], segmenter: Segmenter) -> dict[str, dict
                 found["dice"]["clip"].append(number)
                 for state, mask in masks.items():
                     found["dice"][state].append(dice(truth, mask))
+            if not truth.any():
+                found["empty"]["clip"].append(number)
+                for state, mask in masks.items():
+                    found["empty"][state].append(float(mask.any()))
             if truth_before is not None and truth.any():
                 moved = 1 - iou(truth, truth_before)
                 found["change"]["clip"].append(number)
@@ -136,6 +143,27 @@ def _drawn(logits: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     return np.asarray(cv2.resize(logits, shape[::-1], interpolation=cv2.INTER_LINEAR) >= 0)
 
 
+def joined(first: Figures, second: Figures) -> Figures:
+    """The figures of two sets of clips as those of one."""
+    later = 1 + max(int(columns["clip"].max()) for columns in first.values() if len(columns["clip"]))
+    moved = {name: {**columns, "clip": columns["clip"] + later} for name, columns in second.items()}
+    return {
+        name: {key: np.concatenate([values, moved[name][key]]) for key, values in columns.items()}
+        for name, columns in first.items()
+    }
+
+
+def show(name: str, found: Figures) -> None:
+    """A row for each figure that has sequences to draw from."""
+    for figure, label in FIGURES.items():
+        on, off, clips = (found[figure][key] for key in ("on", "off", "clip"))
+        if len(np.unique(clips)) < 2:
+            continue
+        test = paired_test(on, off, clips.tolist())
+        interval = f"{test.difference:+.4f} [{test.low:+.4f}, {test.high:+.4f}]"
+        print(f"{name:22} {label:23} {on.mean():10.4f} {off.mean():8.4f}   {interval}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--simulated", type=int, default=8, help="sequences of each style")
@@ -154,13 +182,14 @@ def main() -> None:
     if options.clinicdb:
         sets["CVC-ClinicDB"] = clinicdb(options.clinicdb)
     print(f"{'':22} {'':23}   state on      off   on - off, 95 % interval")
+    rendered = []
     for name, clips in sets.items():
         found = measure(clips, segmenter)
-        for figure, label in (("dice", "mean Dice"), ("change", "unexplained IoU change")):
-            on, off = found[figure]["on"], found[figure]["off"]
-            test = paired_test(on, off, found[figure]["clip"].tolist())
-            interval = f"{test.difference:+.4f} [{test.low:+.4f}, {test.high:+.4f}]"
-            print(f"{name:22} {label:23} {on.mean():10.4f} {off.mean():8.4f}   {interval}", flush=True)
+        show(name, found)
+        if name.startswith("simulated"):
+            rendered.append(found)
+    if len(rendered) > 1:
+        show("simulated, both", joined(*rendered))
     for style in ("clean", "clinical") if options.bound else ():
         row = bound(options.simulated, options.frames, style, options.seed, segmenter)
         print(f"{f'simulated, {style}':22} {'mean Dice, exact moves':23} {row}", flush=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="models need the train extra")
 
-from polypscope.models.pns_plus_stream import PAST, Memory, State, StreamSegmenter  # noqa: E402
+from polypscope.models.pns_plus_stream import PAST, Memory, State, StreamSegmenter, held  # noqa: E402
 
 
 @pytest.fixture(scope="module", params=["untrained memory", "trained memory"])
@@ -42,11 +44,10 @@ def test_streaming_equals_the_window(model: StreamSegmenter) -> None:
     state = model.empty_state(1, 64, 64)
     for index in range(clip.shape[1]):
         logits, state = _logits(model, clip[:, index], state)
+        expected = model.window(clip[:, : index + 1])
+        assert torch.allclose(logits.sigmoid(), expected.sigmoid(), atol=1e-4)
         if index == 0:
             continue
-        past = clip[:, max(0, index - PAST) : index + 1]
-        expected = model.window(torch.cat([clip[:, :1], past], 1))
-        assert torch.allclose(logits.sigmoid(), expected.sigmoid(), atol=1e-4)
         assert not torch.allclose(logits, model(clip[:, index]), atol=1e-3), "the state must matter in this test"
 
 
@@ -108,3 +109,56 @@ def test_matching_equals_a_loop_over_frames_and_moves(height: int, width: int, r
     expected = _matched_place_by_place(memory.key(scene), own, keys, beliefs, memory)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-9)
     assert float((found - own).abs().max()) > 0.5, "the memory must matter in this test"
+
+
+def _followed(found: list[bool]) -> list[tuple[float, float]]:
+    """Logits inside and outside of a place where frames found a polyp or, in between, nothing."""
+    here = torch.zeros(1, 1, 24, 24, dtype=torch.bool)
+    here[..., 8:16, 8:16] = True
+    evidence, told = torch.zeros(1, 1, 24, 24), []
+    for there in found:
+        own = torch.where(here & there, 6.0, -6.0)
+        logits, evidence = held(own, own, evidence)
+        told.append((float(logits[0, 0, 12, 12]), float(logits[~here].max())))
+    return told
+
+
+@pytest.mark.parametrize(("before", "lasts"), [(1, 0), (2, 1), (3, 2), (5, 3), (20, 3)])
+def test_an_outline_outlives_frames_that_show_nothing_the_longer_it_was_seen(before: int, lasts: int) -> None:
+    told = _followed([True] * before + [False] * 8)
+    assert [inside > 0 for inside, _ in told[before:]] == [True] * lasts + [False] * (8 - lasts)
+    assert all(inside < 0.041 for inside, _ in told[before:]), "a probability of 0.51 is no alarm and is not measured"
+    assert told[0] == (6.0, -6.0)
+    assert all(outside == -6 for _, outside in told)
+
+
+def test_a_frame_with_a_finding_of_its_own_is_not_touched_by_evidence() -> None:
+    own = torch.full((2, 1, 24, 24), -6.0)
+    own[0, :, :4, :4] = 3.0
+    logits, evidence = held(own - 1, own, torch.full((2, 1, 24, 24), 4.0))
+    assert torch.equal(logits[0], own[0] - 1)
+    assert (logits[1] > 0).all(), "the second frame of the batch shows nothing, and keeps what there was"
+    assert float(evidence[0, 0, 20, 20]) == pytest.approx(0.95 * 4 - 1), "but the votes are counted"
+    assert float(evidence[0, 0, 0, 0]) == 4, "and limited"
+
+
+def test_a_held_outline_lies_where_the_votes_are_even() -> None:
+    votes = torch.linspace(0.6, 2.4, 19).expand(1, 1, 19, 19)  # against one vote of the present frame
+    own = torch.full((1, 1, 19, 19), -6.0)
+    logits, _ = held(own, own, votes / 0.95)
+    assert (logits > 0).equal(votes > 1.0001)
+    row = logits[0, 0, 0]
+    assert row[3:6].tolist() == pytest.approx([-0.004, 0.0, 0.004], abs=1e-4)
+
+
+@torch.no_grad()
+def test_streaming_holds_an_outline_through_a_frame_that_shows_nothing(model: StreamSegmenter) -> None:
+    blind = copy.deepcopy(model)
+    blind.head4.weight.zero_()
+    blind.head4.bias.fill_(-2.0)
+    features = blind.encode(torch.randn(1, 3, 64, 64))
+    nothing = blind.empty_state(1, 64, 64)
+    assert (blind.step(features, nothing)[0] < 0).all()
+    kept, after = blind.step(features, nothing._replace(evidence=torch.full((1, 1, 16, 16), 3.0)))
+    assert (kept > 0).all()
+    assert torch.allclose(after.evidence, torch.tensor(0.95 * 3 - 1))

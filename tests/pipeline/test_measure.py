@@ -10,8 +10,10 @@ import pytest
 from scenes import ColourSeer, SceneSource, procedure
 
 from polypscope.pipeline.engine import Settings
+from polypscope.pipeline.locate import locate
+from polypscope.pipeline.measure import measured
 from polypscope.pipeline.run import run
-from polypscope.records import Camera, DepthKind, DepthMap
+from polypscope.records import Camera, DepthKind, DepthMap, ProbabilityMap
 
 _SHAPE = (120, 160)
 
@@ -47,3 +49,14 @@ def test_without_depth_the_reason_is_told(tmp_path: Path) -> None:
     source = SceneSource(lambda: procedure(40, _SHAPE), _SHAPE)
     done = run(source, tmp_path, ColourSeer(), Settings(), camera=camera, overlay=False)
     assert [p.reason for p in done.results.polyps] == ["the model has no depth"]
+
+
+@pytest.mark.parametrize(("probability", "has_size"), [(0.51, False), (0.55, True), (0.9, True)])
+def test_what_the_segmenter_only_holds_on_to_is_not_measured(probability: float, has_size: bool) -> None:
+    shape = np.zeros(_SHAPE, np.float32)
+    shape[40:80, 60:100] = probability
+    rgb = np.full((*_SHAPE, 3), 120, np.uint8)
+    camera = Camera.from_fov(_SHAPE[1], _SHAPE[0], 80)
+    found = locate(ProbabilityMap(shape), rgb, np.ones(_SHAPE, bool), threshold=0.8)
+    (one,) = measured(found, camera, _FlatWall().depth(rgb, camera))
+    assert (one.size is not None) == has_size

@@ -246,3 +246,19 @@ def test_the_shipped_8_bit_file_draws_what_the_whole_one_draws() -> None:
             overlaps.append(dice(a.values >= 0.5, b.values >= 0.5))
     assert len(overlaps) >= 3
     assert min(overlaps) > 0.9
+
+
+@pytest.mark.parametrize("name", ["polypscope-segmenter", "polypscope-segmenter-int8"])
+def test_the_shipped_files_hold_a_polyp_through_three_frames_that_show_nothing(name: str) -> None:
+    segmenter = Segmenter.load(name)
+    for item in sequence(10, frames=6, width=352, height=352, negatives=0.0, triangles=20_000):
+        last = segmenter.step(item.frame.rgb).values >= 0.5
+    assert last.any()
+    nothing = np.zeros((352, 352, 3), np.uint8)
+    assert segmenter.predict(nothing).values.max() < 0.01, "a single picture has nothing to hold on to"
+    kept = [segmenter.step(nothing).values for _ in range(5)]
+    assert [bool((values >= 0.5).any()) for values in kept] == [True, True, True, False, False]
+    assert dice(last, kept[0] >= 0.5) > 0.8
+    assert max(values.max() for values in kept) < 0.52, "too little for an alarm, or to be measured"
+    segmenter.renew_anchor()
+    assert segmenter.step(nothing).values.max() < 0.01

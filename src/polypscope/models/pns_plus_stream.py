@@ -2,7 +2,8 @@
 
 Ours differs from the paper in the encoder (EfficientNet-Lite instead of Res2Net-50), in the decoder (a small feature
 pyramid with a head at stride 4 instead of stride 8) and in what the self-attention over time carries: the logits of
-earlier frames instead of their features, so that with an empty state the network is a plain image segmenter.
+earlier frames instead of their features, so that with an empty state the network is a plain image segmenter. What was
+found of late is also kept as evidence, which holds an outline through frames that miss it.
 """
 
 from __future__ import annotations
@@ -141,6 +142,29 @@ def _moved(maps: Tensor, reach: tuple[int, int]) -> Tensor:
     return nn.functional.conv2d(wide, taps, dilation=reach, groups=frames).unflatten(1, (frames, MOVES))
 
 
+KEPT, LIMIT = 0.95, 4.0  # how much evidence outlives a frame; its upper bound, in votes
+LEAST, HELD = 0.5, 0.04  # votes that are worth holding; logit of an outline that only evidence draws
+
+
+def held(logits: Tensor, own: Tensor, evidence: Tensor) -> tuple[Tensor, Tensor]:
+    """Logits in which a frame that shows nothing keeps what earlier ones have shown, and the evidence after it.
+
+    A mean over frames cannot bring back what one of them misses outright, and that is how video fails: a polyp that is
+    plain in ten frames is gone in the next two. So every place gathers evidence, one vote a frame. Where a frame shows
+    nothing at all, what had evidence stays outlined until the votes against it have used that up, at a probability of
+    0.51: no alarm, and nothing to measure. A frame with a finding of its own is left as it is. Evidence does not move
+    with the picture: it lasts for a few frames only, and features match worst where a polyp is missed.
+
+    All maps (B, 1, H, W); `own` are the frame's logits before any memory, `evidence` is that up to the frame before.
+    """
+    left = KEPT * evidence
+    votes = left + own.clamp(-1, 1)
+    blank = own.amax((2, 3), keepdim=True) <= 0
+    # As steep on both sides of the outline, so that it lies where the votes are even and not inside of that.
+    drawn = torch.maximum(logits, HELD * votes.clamp(max=1))
+    return torch.where(blank & (left > LEAST), drawn, logits), votes.clamp(0, LIMIT)
+
+
 class Presence(nn.Module):
     """Is there a polyp in this frame at all? A frame that looks empty has its probabilities capped at 0.6.
 
@@ -174,6 +198,7 @@ class State(NamedTuple):
     memory: Tensor  # (B, PAST, W, h, w): keys of the last frames, newest first
     beliefs: Tensor  # (B, PAST + 1, 1, H, W): their logits before any memory, then the anchor's
     anchor: Tensor  # (B, W, h, w): the anchor's key
+    evidence: Tensor  # (B, 1, H, W): how many frames of late spoke for a polyp here
     count: Tensor  # (B, 1, 1, 1): frames since the anchor
 
 
@@ -229,6 +254,7 @@ class StreamSegmenter(nn.Module):
             torch.zeros(batch, PAST, keys, h, w),
             torch.zeros(batch, PAST + 1, 1, height // 4, width // 4),
             torch.zeros(batch, keys, h, w),
+            torch.zeros(batch, 1, height // 4, width // 4),
             torch.zeros(batch, 1, 1, 1),
         )
 
@@ -238,27 +264,33 @@ class StreamSegmenter(nn.Module):
         now = self.memory.key(high)
         own = self.decode(f4, f8, high)[0]
         keys = torch.cat([state.memory, state.anchor[:, None]], 1)
-        logits = self.memory(now, own, keys, state.beliefs)
+        logits, evidence = held(self.memory(now, own, keys, state.beliefs), own, state.evidence)
         known = state.count > 0
         anchor = torch.where(known, state.anchor, now)
         first = torch.where(known, state.beliefs[:, -1], own)
         memory = torch.cat([now[:, None], state.memory[:, :-1]], 1)
         beliefs = torch.cat([own[:, None], state.beliefs[:, : PAST - 1], first[:, None]], 1)
-        return self.presence.cap(logits, high), State(memory, beliefs, anchor, state.count + 1)
+        return self.presence.cap(logits, high), State(memory, beliefs, anchor, evidence, state.count + 1)
 
     def window(self, frames: Tensor) -> Tensor:
-        """Logits (B, 1, H, W) of the last of several frames (B, 1 + n, 3, H, W): the anchor, then up to four in order.
+        """Logits (B, 1, H, W) of the last of several frames (B, n, 3, H, W), the first of which is the anchor.
 
         This is what streaming computes for that frame; the two are tested to be equal.
         """
         batch, count = frames.shape[:2]
-        f4, f8, high = (level.unflatten(0, (batch, count)) for level in self.encode(frames.flatten(0, 1)))
-        keys = self.memory.key(high.flatten(0, 1)).unflatten(0, (batch, count))
-        past = _padded(keys[:, 1:-1].flip(1))
-        own = self.decode(f4.flatten(0, 1), f8.flatten(0, 1), high.flatten(0, 1))[0].unflatten(0, (batch, count))
-        beliefs = torch.cat([_padded(own[:, 1:-1].flip(1)), own[:, :1]], 1)
-        logits = self.memory(keys[:, -1], own[:, -1], torch.cat([past, keys[:, :1]], 1), beliefs)
-        return _resize(self.presence.cap(logits, high[:, -1]), frames.shape[-2:])
+        f4, f8, high = self.encode(frames.flatten(0, 1))
+        keys = self.memory.key(high).unflatten(0, (batch, count))
+        own = self.decode(f4, f8, high)[0].unflatten(0, (batch, count))
+        past = slice(max(0, count - 1 - PAST), count - 1)
+        known = torch.cat([_padded(keys[:, past].flip(1)), keys[:, :1]], 1)
+        beliefs = torch.cat([_padded(own[:, past].flip(1)), own[:, :1]], 1)
+        logits = self.memory(keys[:, -1], own[:, -1], known, beliefs) if count > 1 else own[:, 0]
+        evidence = torch.zeros_like(own[:, 0])
+        for before in range(count - 1):
+            _, evidence = held(own[:, before], own[:, before], evidence)
+        logits, _ = held(logits, own[:, -1], evidence)
+        last = high.unflatten(0, (batch, count))[:, -1]
+        return _resize(self.presence.cap(logits, last), frames.shape[-2:])
 
 
 def _padded(past: Tensor) -> Tensor:

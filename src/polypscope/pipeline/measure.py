@@ -15,7 +15,9 @@ __all__ = ["CLEAR", "NO_CAMERA", "NO_DEPTH", "TrackSizes", "measured"]
 NO_CAMERA = "no camera was given"
 NO_DEPTH = "the model has no depth"
 _MOST = 3  # components measured in one frame: more of them are noise, and time is short
-CLEAR = 0.5  # components below this score are not outlined well enough to be measured
+# Components below this score are not outlined well enough to be measured; those that the segmenter only holds on to
+# from earlier frames have at most 0.51.
+CLEAR = 0.52
 
 
 def measured(found: tuple[Found, ...], camera: Camera | None, depth: DepthMap | None) -> tuple[Found, ...]:

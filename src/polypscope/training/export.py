@@ -185,7 +185,8 @@ def measure_parity(model: nn.Module, path: Path, size: int, steps: int = 4) -> P
     """Run torch and ONNX Runtime side by side on the same frames, each carrying its own state.
 
     The frames are of a simulated sequence with a polyp: on noise a trained network answers zero everywhere and its
-    memory matches nothing, so that any two files would agree.
+    memory matches nothing, so that any two files would agree. A black frame follows, through which a memory holds on to
+    what it has.
     """
     session = open_session(path)
     shown = sequence(seed=10, frames=steps, width=size, height=size, negatives=0.0, triangles=20_000)
@@ -194,8 +195,8 @@ def measure_parity(model: nn.Module, path: Path, size: int, steps: int = 4) -> P
     state = model.empty_state(1, size, size) if streaming else ()
     theirs = {f"state_{field}": value.numpy() for field, value in zip(State._fields, state, strict=False)}
     worst, worst_state = 0.0, 0.0
-    for item in shown:
-        image = item.frame.rgb[None].copy()
+    for rgb in (*(item.frame.rgb for item in shown), np.zeros((size, size, 3), np.uint8)):
+        image = rgb[None].copy()
         expected = graph(torch.from_numpy(image), *state)
         found = session.run({"image": image, **theirs})
         if not streaming:
