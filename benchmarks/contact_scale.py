@@ -24,6 +24,7 @@ from polypscope.geometry.forceps import extension
 from polypscope.geometry.scale import ScaleCourse
 from polypscope.pipeline.findings import Working
 from polypscope.pipeline.known_scale import scale_course
+from polypscope.pipeline.measure import measurable
 from polypscope.pipeline.models import load_models
 from polypscope.pipeline.polyp_views import matching
 from polypscope.records import BinaryMask, Camera, DepthMap, Frame, KnownDepth, PolypscopeError, SizeEstimate
@@ -125,7 +126,7 @@ def touched(noise_px: float, seed: int, number: int) -> Touched | None:
             continue
         if item.frame.index % 2:
             continue
-        mask = models.seer.step(item.frame.rgb).values >= 0.5
+        mask = measurable(models.seer.step(item.frame.rgb))
         polyp = item.truth.instances == 1
         part = matching(mask, polyp)
         if part is not None:

@@ -20,6 +20,7 @@ import numpy as np
 from scipy import ndimage
 
 from polypscope.geometry import calibrated, caliper, conformal
+from polypscope.pipeline.measure import measurable
 from polypscope.pipeline.models import load_models
 from polypscope.pipeline.polyp_views import matching
 from polypscope.records import BinaryMask, DepthKind, DepthMap, PolypscopeError, SizeEstimate
@@ -127,7 +128,7 @@ def predicted_tracks(lens: Lens, number: int, frames: int = 50) -> list[Track]:
     shown.poses = shown.poses[::2]
     camera = shown.camera
     for item in shown:
-        mask = models.seer.step(item.frame.rgb).values >= 0.5
+        mask = measurable(models.seer.step(item.frame.rgb))
         depth = models.ranger.depth(item.frame.rgb, camera)
         for polyp in item.truth.polyps:
             part = matching(mask, item.truth.instances == polyp.id)

@@ -11,7 +11,7 @@ from scenes import ColourSeer, SceneSource, procedure
 
 from polypscope.pipeline.engine import Settings
 from polypscope.pipeline.locate import locate
-from polypscope.pipeline.measure import measured
+from polypscope.pipeline.measure import measurable, measured
 from polypscope.pipeline.run import run
 from polypscope.records import Camera, DepthKind, DepthMap, ProbabilityMap
 
@@ -60,3 +60,8 @@ def test_what_the_segmenter_only_holds_on_to_is_not_measured(probability: float,
     found = locate(ProbabilityMap(shape), rgb, np.ones(_SHAPE, bool), threshold=0.8)
     (one,) = measured(found, camera, _FlatWall().depth(rgb, camera))
     assert (one.size is not None) == has_size
+    outlined = measurable(ProbabilityMap(shape))
+    assert np.array_equal(outlined, shape > 0 if has_size else np.zeros(_SHAPE, bool))
+    beside = shape.copy()
+    beside[:10, :10] = 0.505  # in a frame with a finding, what is as likely as not belongs to an outline
+    assert measurable(ProbabilityMap(beside))[:10, :10].all() == has_size

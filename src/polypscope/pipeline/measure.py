@@ -6,11 +6,12 @@ from collections import Counter
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from polypscope.pipeline.findings import Findings, Found, rounded
-from polypscope.records import Camera, DepthMap, PolypscopeError, SizeEstimate
+from polypscope.records import Camera, DepthMap, PolypscopeError, ProbabilityMap, SizeEstimate
 
-__all__ = ["CLEAR", "NO_CAMERA", "NO_DEPTH", "TrackSizes", "measured"]
+__all__ = ["CLEAR", "NO_CAMERA", "NO_DEPTH", "TrackSizes", "measurable", "measured"]
 
 NO_CAMERA = "no camera was given"
 NO_DEPTH = "the model has no depth"
@@ -18,6 +19,15 @@ _MOST = 3  # components measured in one frame: more of them are noise, and time 
 # Components below this score are not outlined well enough to be measured; those that the segmenter only holds on to
 # from earlier frames have at most 0.51.
 CLEAR = 0.52
+
+
+def measurable(probability: ProbabilityMap, threshold: float = 0.5) -> NDArray[np.bool_]:
+    """What is outlined at `threshold`, bool (H, W), without what is only held on to from earlier frames.
+
+    The segmenter holds on to something only where a frame shows nothing else.
+    """
+    values = probability.values
+    return (values >= threshold) & (values.max() >= CLEAR)
 
 
 def measured(found: tuple[Found, ...], camera: Camera | None, depth: DepthMap | None) -> tuple[Found, ...]:

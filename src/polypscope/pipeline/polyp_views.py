@@ -23,6 +23,7 @@ from polypscope.io.images import read_rgb
 from polypscope.io.masks import read_probability
 from polypscope.io.paths import require_folder
 from polypscope.io.tables import read_table
+from polypscope.pipeline.measure import measurable
 from polypscope.pipeline.models import Models
 from polypscope.records import BinaryMask, Camera, DepthKind, DepthMap, UsageError
 from polypscope.records.errors import DamagedInput, MissingInput
@@ -52,7 +53,7 @@ class Predictions:
             found = _file(self.masks, clip.clip, stem, "masks")
             mask = None if found is None else _to_size(read_probability(found).values, camera) >= self.threshold
         elif self.models is not None and rgb is not None:
-            mask = self.models.seer.step(rgb).values >= self.threshold
+            mask = measurable(self.models.seer.step(rgb), self.threshold)
         if self.depth is not None:
             found = _file(self.depth, clip.clip, stem, "depth")
             depth = None if found is None else _read_predicted_depth(found)
