@@ -9,9 +9,12 @@ import polars as pl
 import pytest
 from scenes import ColourSeer, SceneSource, procedure
 
+from polypscope.io.images import write_image
 from polypscope.pipeline.engine import Settings
 from polypscope.pipeline.locate import locate
 from polypscope.pipeline.measure import measurable, measured
+from polypscope.pipeline.models import Models
+from polypscope.pipeline.polyp_views import Predictions
 from polypscope.pipeline.run import run
 from polypscope.records import Camera, DepthKind, DepthMap, ProbabilityMap
 
@@ -65,3 +68,20 @@ def test_what_the_segmenter_only_holds_on_to_is_not_measured(probability: float,
     beside = shape.copy()
     beside[:10, :10] = 0.505  # in a frame with a finding, what is as likely as not belongs to an outline
     assert measurable(ProbabilityMap(beside))[:10, :10].all() == has_size
+
+
+@pytest.mark.parametrize(("probability", "outlined"), [(0.51, False), (0.7, True)])
+def test_evaluations_of_sizes_leave_out_what_is_only_held_on_to(
+    tmp_path: Path, probability: float, outlined: bool
+) -> None:
+    class Seer:
+        def step(self, rgb: np.ndarray) -> ProbabilityMap:
+            return ProbabilityMap(np.full(rgb.shape[:2], probability, np.float32))
+
+    write_image(tmp_path / "0.png", np.zeros((*_SHAPE, 3), np.uint8))
+    predictions = Predictions(models=Models(seer=Seer(), ranger=None, identity="", threshold=0.8))  # type: ignore[arg-type]
+    camera = Camera.from_fov(_SHAPE[1], _SHAPE[0], 80)
+    mask, depth = predictions.of(None, "0", tmp_path / "0.png", camera)  # type: ignore[arg-type]
+    assert depth is None
+    assert mask is not None
+    assert mask.all() if outlined else not mask.any()
