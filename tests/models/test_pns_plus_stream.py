@@ -132,6 +132,13 @@ def test_an_outline_outlives_frames_that_show_nothing_the_longer_it_was_seen(bef
     assert all(outside == -6 for _, outside in told)
 
 
+def test_frames_without_a_polyp_are_no_debt_and_doubtful_ones_no_whole_vote() -> None:
+    told = _followed([False] * 20 + [True] * 2 + [False])
+    assert told[-1][0] > 0, "however long there was nothing, two frames are worth one"
+    own = torch.full((1, 1, 4, 4), 0.3)
+    assert torch.allclose(held(own, own, torch.ones_like(own))[1], torch.tensor(0.95 + 0.3))
+
+
 def test_a_frame_with_a_finding_of_its_own_is_not_touched_by_evidence() -> None:
     own = torch.full((2, 1, 24, 24), -6.0)
     own[0, :, :4, :4] = 3.0
