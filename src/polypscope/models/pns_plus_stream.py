@@ -153,7 +153,7 @@ def held(logits: Tensor, own: Tensor, evidence: Tensor) -> tuple[Tensor, Tensor]
     plain in ten frames is gone in the next two. So every place gathers evidence, one vote a frame. Where a frame shows
     nothing at all, what had evidence stays outlined until the votes against it have used that up, at a probability of
     0.51: no alarm, and nothing to measure. A frame with a finding of its own is left as it is. Evidence does not move
-    with the picture: it lasts for a few frames only, and features match worst where a polyp is missed.
+    with the picture, since it lasts for a few frames only; moved by the matching, it was tried and gained less.
 
     All maps (B, 1, H, W); `own` are the frame's logits before any memory, `evidence` is that up to the frame before.
     """
