@@ -11,14 +11,16 @@ torch = pytest.importorskip("torch", reason="training needs the train extra")
 onnx = pytest.importorskip("onnx", reason="reading an exported file needs the train extra")
 
 from polypscope.models.depth_head import DepthHead  # noqa: E402
+from polypscope.models.ensemble import Ensemble  # noqa: E402
 from polypscope.models.pns_plus_stream import StreamSegmenter  # noqa: E402
 from polypscope.models.registry import create  # noqa: E402
 from polypscope.records.errors import MissingInput, ModelError, UsageError  # noqa: E402
 from polypscope.runtime.backends import open_session  # noqa: E402
 from polypscope.runtime.cards import find_card  # noqa: E402
 from polypscope.runtime.segmenter import Segmenter  # noqa: E402
+from polypscope.simulator import sequence  # noqa: E402
 from polypscope.training.config import load_recipe  # noqa: E402
-from polypscope.training.export import export_depth, export_segmenter, write_card  # noqa: E402
+from polypscope.training.export import export_depth, export_segmenter, load_members, write_card  # noqa: E402
 from polypscope.training.joint import Joint  # noqa: E402
 from polypscope.training.loop import build, load_start  # noqa: E402
 from polypscope.training.reopening import reopen, settle_norms  # noqa: E402
@@ -167,6 +169,25 @@ def test_files_that_do_not_fit_are_told(tmp_path: Path) -> None:
         reopen(StreamSegmenter("lite0"), path, EXAMPLE)
 
 
-def test_an_8_bit_file_is_no_start() -> None:
-    with pytest.raises(ModelError, match=r"found an 8-bit file, .* start from the file that it was made from"):
+def test_an_8_bit_stream_is_no_start() -> None:
+    with pytest.raises(ModelError, match=r"found an 8-bit file of a .* memory, .* from the file that it was made"):
         reopen(StreamSegmenter("lite1"), find_card("polypscope-segmenter-int8").weights_path, EXAMPLE)
+
+
+def test_the_members_of_the_shipped_8_bit_ensemble_come_back_as_they_were_rounded() -> None:
+    card = find_card("polypscope-segmenter-stills")
+    members = load_members(card.name)
+    shown = sequence(
+        seed=10, frames=1, width=card.input.width, height=card.input.width, negatives=0.0, triangles=20_000
+    )
+    rgb = next(iter(shown)).frame.rgb
+    x = (torch.from_numpy(rgb.copy()).permute(2, 0, 1)[None].float() - 127) / 128
+    with torch.no_grad():
+        found = Ensemble.of(members).eval()(x).sigmoid()[0, 0].numpy()
+        alone = members[0].eval()(x).sigmoid()[0, 0].numpy()
+    expected = Segmenter.load(card.name).predict(rgb).values
+    assert expected.max() > 0.9
+    # Only what the runtime rounds between the layers differs.
+    assert np.abs(found - expected).mean() < 3e-4
+    assert ((found >= 0.5) != (expected >= 0.5)).mean() < 0.02 * (expected >= 0.5).mean()
+    assert np.abs(alone - expected).mean() > 3 * np.abs(found - expected).mean()

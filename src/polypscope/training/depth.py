@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from polypscope.models.depth_head import DepthHead
 from polypscope.models.pns_plus_stream import StreamSegmenter
 from polypscope.records.errors import MissingInput, UsageError
+from polypscope.training.allocation import keep_pages
 from polypscope.training.config import DepthConfig
 from polypscope.training.joint import Joint
 from polypscope.training.loop import learning_rate, load_start, normalise, save_state, update_average
@@ -135,6 +136,7 @@ def depth_errors(head: DepthHead, data: Features, batch: int = 12) -> tuple[floa
 
 def train_depth(config: DepthConfig, say: Callable[[str], None] = print) -> Path:
     """Render what is missing, compute features, train the head, and write `depth.pt`; resumes after each epoch."""
+    keep_pages()
     torch.set_num_threads(config.threads)
     torch.manual_seed(config.seed)
     model = _frozen(config)

@@ -81,14 +81,15 @@ def load_ensemble(first: nn.Module, others: Sequence[str | Path]) -> Ensemble:
 
     Of a file that is an ensemble itself, every member counts as one.
     """
-    members = [first, *(member for other in others for member in _load_members(other))]
+    members = [first, *(member for other in others for member in load_members(other))]
     for model in members:
         if not isinstance(model, StreamSegmenter):
             raise UsageError(f"Ensemble: expected members like pns_plus_stream, found a {type(model).__name__}.")
     return Ensemble.of(members).eval()
 
 
-def _load_members(source: str | Path) -> list[nn.Module]:
+def load_members(source: str | Path) -> list[nn.Module]:
+    """The networks of a checkpoint, an exported file or a shipped model: one, or all of an ensemble's in order."""
     if Path(source).suffix == ".pt":
         return [load_trained(Path(source))[0]]
     path = find_card(source).weights_path

@@ -25,6 +25,7 @@ from polypscope.models.efficientnet_lite import EfficientNetLite, imagenet_state
 from polypscope.models.pns_plus_stream import StreamSegmenter
 from polypscope.models.registry import MODELS, create
 from polypscope.records.errors import MissingInput, UsageError
+from polypscope.training.allocation import keep_pages
 from polypscope.training.config import Source, TrainConfig
 from polypscope.training.data import Batches, Stills, decoded
 from polypscope.training.joint import Joint, Mixed, joint_loss, simulated_count
@@ -61,6 +62,7 @@ def train(config: TrainConfig, say: Callable[[str], None] = print) -> Path:
 
 def _train(config: TrainConfig, processes: Processes, say: Callable[[str], None]) -> Path:
     rank, world = processes.rank, processes.world
+    keep_pages()
     torch.set_num_threads(config.threads)
     torch.manual_seed(config.seed)
     config.out.mkdir(parents=True, exist_ok=True)

@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from polypscope.models.pns_plus_stream import PAST, StreamSegmenter
 from polypscope.records.errors import UsageError
+from polypscope.training.allocation import keep_pages
 from polypscope.training.augment import AugmentSpec, augment
 from polypscope.training.clips import clip_from_still, simulated_clip
 from polypscope.training.config import MemoryConfig
@@ -97,6 +98,7 @@ def train_memory(config: MemoryConfig, say: Callable[[str], None] = print) -> Pa
     render_shards(config.simulated, config.shards, say)
     pictures, _ = gather(config.train)
     images, masks = decoded(pictures, config.cache_side_px, config.cache or config.out / "cache")
+    keep_pages()
     torch.set_num_threads(config.threads)
     torch.manual_seed(config.seed)
     model = model.to(memory_format=torch.channels_last).eval().requires_grad_(False)

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from polypscope.records.errors import ModelError
@@ -19,6 +21,7 @@ from polypscope.runtime.cards import find_card
 from polypscope.training.storage import HALF, followed
 
 EXPORTED = ".onnx"
+EIGHT_BITS = "_quantized"  # ends the name of a weight that is stored so
 MEMBERS = "members"  # what `models.ensemble.Ensemble` calls its networks
 
 
@@ -100,26 +103,43 @@ def settle_norms(model: nn.Module, run: Callable[[], None]) -> None:
 
 
 def _stored(path: Path) -> dict[str, Tensor]:
-    """Weights of an exported file by the names that its model gives them."""
+    """Weights of an exported file by the names that its model gives them; of an 8-bit file, as they were rounded."""
     import onnx
     from onnx import numpy_helper
 
     card = find_card(path)
-    if card.storage == "int8":
+    if card.storage == "int8" and card.streaming:
+        # The quantiser replaces what it can compute beforehand, the memory's own numbers among it.
         raise ModelError(
-            f"{path}: expected weights to train on from, found an 8-bit file, which has lost them; start from the file "
-            "that it was made from."
+            f"{path}: expected weights to train on from, found an 8-bit file of a network with a memory, which has "
+            "lost them; start from the file that it was made from."
         )
+    tensors = {
+        tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(str(card.check_file())).graph.initializer
+    }
     weights = {}
-    for tensor in onnx.load(str(card.check_file())).graph.initializer:
-        _, _, name = tensor.name.removesuffix(HALF).partition(".")  # without the graph's own prefix
-        values = numpy_helper.to_array(tensor)
-        if not np.issubdtype(values.dtype, np.floating):
-            continue
+    for label, values in tensors.items():
+        if label.endswith(EIGHT_BITS):
+            values = _widened(values, *(_found(tensors, label, end) for end in ("_scale", "_zero_point")))
+        elif not np.issubdtype(values.dtype, np.floating) or label.startswith("/") or label.endswith("_scale"):
+            continue  # shapes, and constants of the graph that are no weights
+        _, _, name = label.removesuffix(HALF).removesuffix(EIGHT_BITS).partition(".")  # without the graph's own prefix
         if not name and values.ndim == 4:
             raise ModelError(
-                f"{path}: expected layers with the names of their model, found {tensor.name}; write the file again "
+                f"{path}: expected layers with the names of their model, found {label}; write the file again "
                 "with the present `polypscope export`."
             )
         weights[name] = torch.from_numpy(values.astype(np.float32))
     return weights
+
+
+def _found(tensors: dict[str, NDArray[Any]], label: str, end: str) -> NDArray[Any]:
+    """What belongs to a quantised tensor: named after it, or, for weights, after what it was before."""
+    return tensors.get(label + end, tensors.get(label.removesuffix(EIGHT_BITS) + end))  # type: ignore[return-value]
+
+
+def _widened(values: NDArray[Any], scale: NDArray[Any], zero: NDArray[Any]) -> NDArray[np.float32]:
+    """What integers stand for; scales are of the whole tensor or of each output channel."""
+    shape = (-1,) + (1,) * (values.ndim - 1)
+    steps = values.astype(np.float32) - zero.astype(np.float32).reshape(shape)
+    return np.asarray(steps * scale.reshape(shape), np.float32)
