@@ -210,6 +210,16 @@ def test_only_truncated_frames_remain_flagged() -> None:
     assert "truncated" in found.flags
 
 
+def test_of_lower_bounds_the_largest_count() -> None:
+    # A polyp that slides out of the picture: every frame shows less of it, and one mask is far too large.
+    bounds = [estimate(size, flags=("truncated",)) for size in np.linspace(8.0, 3.0, 19)]
+    found = caliper.combine([*bounds, estimate(20.0, flags=("occluded",))])
+    assert 7.0 < found.long_mm <= 8.0
+    assert {"truncated", "occluded"} <= set(found.flags)  # some frames are the one, some the other, none is whole
+    assert "disagreement" not in found.flags  # bounds that differ contradict nothing
+    assert caliper.combine([*bounds, *[estimate(9.0)] * 3]).long_mm == pytest.approx(9.0)
+
+
 def test_frames_that_contradict_each_other_are_flagged() -> None:
     found = caliper.combine([estimate(s, 0.05) for s in (4.0, 4.1, 8.0, 8.2)])
     assert "disagreement" in found.flags

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -77,6 +78,16 @@ def test_what_a_reader_looks_for_is_there() -> None:
     assert text.count('<article class="polyp"') == 2
     assert text.count("<svg viewBox") == 6
     assert text.count('class="ruler"') == 3  # only where there are millimetres to divide it by
+
+
+def test_a_polyp_that_no_frame_shows_whole_has_a_lower_bound() -> None:
+    part = replace(_SIZE, flags=("truncated",))
+    text = render(_results((_polyp(1, part, _jpeg(1)), _polyp(2, _SIZE, _jpeg(1)))), settings={})
+    assert text.count("at least 6.2 mm") >= 1
+    assert "no frame shows the whole of it" in text
+    assert "Never seen whole" in text
+    assert "0 · 1 · 0" in text  # what is known in part belongs to no size class
+    assert "Never seen whole" not in render(_results((_polyp(2, _SIZE, _jpeg(1)),)), settings={})
 
 
 def test_truth_stands_beside_the_estimate() -> None:

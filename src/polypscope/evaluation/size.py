@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from polypscope.evaluation.agreement import BlandAltman, bland_altman
 from polypscope.records.checks import positive
 from polypscope.records.errors import RecordError
+from polypscope.records.size import PART
 
 __all__ = ["CLINICAL", "PAPER", "Bins", "SizeResult", "SizeRow", "SizeScores", "evaluate", "scores"]
 
 Array = NDArray[np.float64]
-PART: Final = frozenset({"truncated", "occluded"})  # flags of a polyp of which no frame showed the whole
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from polypscope.geometry.relief import Relief, relief_of
 from polypscope.records import BinaryMask, Camera, DepthMap, SizeEstimate
 from polypscope.records.checks import same_shape
 from polypscope.records.errors import RecordError
+from polypscope.records.size import PART
 
 __all__ = [
     "FLAGS",
@@ -65,6 +66,7 @@ _TOO_SMALL_PX: Final = 12.0
 _OBLIQUE_DEG: Final = 20.0
 _BLUR: Final = 0.62
 _FACTOR_RANGE: Final = (0.93, 1.3)
+_OF_BOUNDS: Final = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,20 +182,21 @@ def combine(
 
     Truncated, occluded and distant frames are left out while others exist. The rest are averaged on the log scale with
     weights from their intervals (narrow = near, frontal, sharp), and frames far from the others lose their weight,
-    because a single bad mask must not move the polyp. Errors within a track are alike (the same hidden side, the same
-    depth bias), so frames do not average them away: the combined uncertainty stays at half the best frame's at least,
-    and with predicted depth, whose scale errs alike in all of them, at the best frame's.
+    because a single bad mask must not move the polyp. Where no frame shows the whole polyp, each size is a lower bound,
+    so the largest count: the ninth decile, lest a single bad mask decide. Errors within a track are alike (the same
+    hidden side, the same depth bias), so frames do not average them away: the combined uncertainty stays at half the
+    best frame's at least, and with predicted depth, whose scale errs alike in all of them, at the best frame's.
     The interval rule is the one for exact or for predicted depth, as the estimates say, unless one is given.
     """
     if not estimates:
         raise RecordError.of("combine", expected="at least one size estimate of the track", found="none")
-    whole = [e for e in estimates if not {"truncated", "occluded"} & set(e.flags)]
+    whole = [e for e in estimates if not e.partial]
     usable = [e for e in whole if "too_far" not in e.flags] or whole or list(estimates)
     log_size = np.log([e.long_mm for e in usable])
     width = np.array([_half_width(e) for e in usable])
     weight = 1.0 / np.maximum(width, 1e-3) ** 2
-    centre = _weighted_median(log_size, weight)
-    for _ in range(20):
+    centre = _weighted_quantile(log_size, weight, 0.5 if whole else _OF_BOUNDS)
+    for _ in range(20 if whole else 0):
         pull = weight / (1.0 + ((log_size - centre) / (1.5 * np.maximum(width, 0.02))) ** 2) ** 2
         moved = float(np.sum(pull * log_size) / np.sum(pull))
         if abs(moved - centre) < 1e-9:
@@ -205,15 +208,17 @@ def combine(
     predicted = any(e.method.startswith(PREDICTED) for e in usable)
     alike, own = (best, 0.0) if predicted else (0.5 * best, best)
     sigma = float(np.sqrt(alike**2 + (own**2 + spread**2) / max(effective, 1.0)))
-    flags = {f for f in ("truncated", "occluded", "too_far", "no_wall", "oblique") if all(f in e.flags for e in usable)}
+    flags = {f for f in ("too_far", "no_wall", "oblique") if all(f in e.flags for e in usable)}
+    if not whole:
+        flags |= {f for e in usable for f in e.flags if f in PART}
     if len(usable) < 3:
         flags.add("few_frames")
-    if len(usable) >= 3 and spread > 2.0 * float(np.median(width)):
+    if whole and len(usable) >= 3 and spread > 2.0 * float(np.median(width)):
         flags.add("disagreement")
     long = float(np.exp(centre))
     rule = interval or (calibrated.PREDICTED_TRACK if predicted else calibrated.TRACK)
     ratio = np.array([e.short_mm / e.long_mm for e in usable])
-    short = long * float(np.exp(_weighted_median(np.log(ratio), weight)))
+    short = long * float(np.exp(_weighted_quantile(np.log(ratio), weight, 0.5)))
     return SizeEstimate(long, min(short, long), rule.interval_mm(long, sigma), rule.level, method, tuple(sorted(flags)))
 
 
@@ -359,7 +364,7 @@ def _half_width(estimate: SizeEstimate) -> float:
     return 0.5 * float(np.log(estimate.interval_mm[1] / estimate.interval_mm[0]))
 
 
-def _weighted_median(values: Array, weight: Array) -> float:
+def _weighted_quantile(values: Array, weight: Array, share: float) -> float:
     order = np.argsort(values)
     total = np.cumsum(weight[order])
-    return float(values[order][np.searchsorted(total, 0.5 * total[-1])])
+    return float(values[order][np.searchsorted(total, share * total[-1])])

@@ -30,11 +30,15 @@ def size_text(size: SizeEstimate | None) -> str:
 
     >>> size_text(SizeEstimate(6.24, 5.0, (5.1, 7.6), 0.9, "caliper"))
     '6.2 mm (5.1-7.6)'
+    >>> size_text(SizeEstimate(6.24, 5.0, (5.1, 7.6), 0.9, "caliper", ("truncated",)))
+    'at least 6.2 mm'
     >>> size_text(None)
     ''
     """
     if size is None:
         return ""
+    if size.partial:
+        return f"at least {size.long_mm:.1f} mm"
     interval = "" if size.interval_mm is None else f" ({size.interval_mm[0]:.1f}-{size.interval_mm[1]:.1f})"
     return f"{size.long_mm:.1f} mm{interval}"
 

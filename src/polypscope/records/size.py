@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from polypscope.records.checks import finite, positive
 from polypscope.records.errors import RecordError
 
-__all__ = ["SizeEstimate"]
+__all__ = ["PART", "SizeEstimate"]
+
+PART = frozenset({"truncated", "occluded"})  # flags of what shows only a part of the polyp
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,15 @@ class SizeEstimate:
                     "SizeEstimate.interval_mm", expected="0 <= low <= high in mm", found=f"{low:g}, {high:g}"
                 )
             object.__setattr__(self, "interval_mm", (low, high))
+
+    @property
+    def partial(self) -> bool:
+        """Whether only a part of the polyp was ever in view, so that its size is a lower bound.
+
+        >>> SizeEstimate(8.2, 6.0, None, 0.9, "caliper", ("truncated",)).partial
+        True
+        """
+        return not PART.isdisjoint(self.flags)
 
     @property
     def bin(self) -> str:

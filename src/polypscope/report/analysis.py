@@ -98,12 +98,15 @@ def _lead(results: Results) -> str:
 
 def _summary(results: Results, truth: Sequence[TrueMatch] | None, speed: str) -> list[Any]:
     sized = [p for p in results.polyps if p.size is not None]
-    bins = Counter(p.size.bin for p in sized if p.size is not None)
+    bins = Counter(p.size.bin for p in sized if p.size is not None and not p.size.partial)
+    in_part = sum(p.size.partial for p in sized if p.size is not None)
     facts = {"Polyps found": str(len(results.polyps))}
     if sized:
         largest = max(sized, key=lambda p: p.size.long_mm if p.size else 0)
         facts["Largest"] = size_words(largest.size)
         facts["≤ 5 · 5–10 · ≥ 10 mm"] = f"{bins['<=5']} · {bins['5-10']} · {bins['>=10']}"
+        if in_part:
+            facts["Never seen whole"] = str(in_part)
     elif results.polyps:
         facts["Measured"] = "none"
     facts["Video"] = clock(results.duration_s)

@@ -35,9 +35,13 @@ def size_words(size: SizeEstimate | None) -> str:
 
     >>> size_words(SizeEstimate(6.24, 5, (5.1, 7.6), 0.9, "caliper"))
     '6.2 mm (5.1–7.6)'
+    >>> size_words(SizeEstimate(6.24, 5, (5.1, 7.6), 0.9, "caliper", ("occluded",)))
+    'at least 6.2 mm'
     """
     if size is None:
         return ""
+    if size.partial:
+        return f"at least {size.long_mm:.1f} mm"
     interval = "" if size.interval_mm is None else f" ({size.interval_mm[0]:.1f}–{size.interval_mm[1]:.1f})"
     return f"{size.long_mm:.1f} mm{interval}"
 
@@ -70,7 +74,8 @@ def _size(polyp: PolypResult, true_mm: float | None) -> str:
     size = polyp.size
     if size is None:
         return f'<p class="size none">not measured<small>{escape(polyp.reason)}</small></p>'
-    words = _BIN_WORDS[size.bin]
+    words = "no frame shows the whole of it" if size.partial else _BIN_WORDS[size.bin]
+    least = "at least " if size.partial else ""
     interval = (
         f"{round(100 * size.level)} % interval {size.interval_mm[0]:.1f}–{size.interval_mm[1]:.1f} mm"
         if size.interval_mm
@@ -79,7 +84,7 @@ def _size(polyp: PolypResult, true_mm: float | None) -> str:
     flags = f"<small class=flags>{escape(', '.join(size.flags).replace('_', ' '))}</small>" if size.flags else ""
     truth = f"<small>true size {true_mm:.1f} mm</small>" if true_mm is not None else ""
     return (
-        f'<p class="size">{size.long_mm:.1f} mm<small>{interval}</small><small>{words}</small>{truth}{flags}</p>'
+        f'<p class="size">{least}{size.long_mm:.1f} mm<small>{interval}</small><small>{words}</small>{truth}{flags}</p>'
         f"{_scale(size, true_mm)}"
     )
 
