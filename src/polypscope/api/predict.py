@@ -48,11 +48,11 @@ def predict(
         Folder for the results.
     model
         Name of a shipped model or path of an exported .onnx file. If not given, the shipped segmenter for streams, and
-        for single pictures the shipped mean of three networks, which is better and slower.
+        for single pictures the shipped mean of several networks, which is better and slower.
     clip
         The pictures of each folder are consecutive frames of one video: segment them as a stream.
     fast
-        Look at single pictures once, with the segmenter for streams. Without it three networks look at them and their
+        Look at single pictures once, with the segmenter for streams. Without it several networks look at them and their
         mirror images, a small finding is looked at again from nearer, and beside the surest finding only sure ones are
         outlined: better outlines in more time. Streams are always looked at once.
     batch
