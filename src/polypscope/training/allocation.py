@@ -1,7 +1,7 @@
 """Memory that is freed stays with the process.
 
 A step of training frees and takes gigabytes in pieces of many megabytes. glibc gives every such piece back to the
-system and asks for it anew, and the system fills each page with zeros: a third of a step's time
+system and asks for it anew, and the system fills each page with zeros: a quarter of a step's time
 (`benchmarks/training_speed.py`). The setting lasts as long as the process.
 """
 
