@@ -118,6 +118,6 @@ def test_only_segmenters_of_one_kind_are_averaged(tmp_path: Path) -> None:
     other = _checkpoint(tmp_path / "u.pt", "unet", create("unet", width=4), width=4)
     with pytest.raises(UsageError, match="Ensemble: expected members like pns_plus_stream, found a UNet"):
         export(first, tmp_path / "x.onnx", size=64, together_with=(str(other),))
-    with pytest.raises(ModelError, match="8-bit file, which has lost them"):
+    with pytest.raises(ModelError, match="8-bit file of a network with a memory, which has lost them"):
         export(first, tmp_path / "x.onnx", size=64, together_with=("polypscope-segmenter-int8",))
     assert not (tmp_path / "x.onnx").exists()
