@@ -83,7 +83,8 @@ def test_what_a_reader_looks_for_is_there() -> None:
 def test_a_polyp_that_no_frame_shows_whole_has_a_lower_bound() -> None:
     part = replace(_SIZE, flags=("truncated",))
     text = render(_results((_polyp(1, part, _jpeg(1)), _polyp(2, _SIZE, _jpeg(1)))), settings={})
-    assert text.count("at least 6.2 mm") >= 1
+    assert '<p class="size">at least 6.2 mm' in text
+    assert text.count("at least 6.2 mm") >= 2  # on the timeline, too
     assert "no frame shows the whole of it" in text
     assert "Never seen whole" in text
     assert "0 · 1 · 0" in text  # what is known in part belongs to no size class

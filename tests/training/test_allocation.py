@@ -15,10 +15,10 @@ from polypscope.training.allocation import keep_pages
 if sys.argv[1] == "kept":
     assert keep_pages()
 faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for turn in range(6):
+for turn in range(3):
     if turn == 1:
         before = faults()
-    np.ones(16 * 2**20, np.float32)
+    np.ones(96 * 2**20, np.float32)
 print(faults() - before)
 """
 
@@ -29,6 +29,6 @@ def test_pages_are_asked_for_once() -> None:
     for way in ("kept", "given back"):  # a process each, since the setting lasts as long as the process
         command = [sys.executable, "-c", PROGRAM, way]
         faults[way] = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    # Five pieces of 64 MiB are 81,920 pages of 4 KiB, or 160 of 2 MiB.
+    # Two pieces of 384 MiB are 196,608 pages of 4 KiB, or 384 of 2 MiB.
     assert faults["given back"] > 100
     assert faults["kept"] < 0.1 * faults["given back"]
