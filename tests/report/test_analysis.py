@@ -86,6 +86,7 @@ def test_a_polyp_that_no_frame_shows_whole_has_a_lower_bound() -> None:
     assert '<p class="size">at least 6.2 mm' in text
     assert text.count("at least 6.2 mm") >= 2  # on the timeline, too
     assert "no frame shows the whole of it" in text
+    assert text.count("% interval") == 1  # of the other polyp
     assert "Never seen whole" in text
     assert "0 · 1 · 0" in text  # what is known in part belongs to no size class
     assert "Never seen whole" not in render(_results((_polyp(2, _SIZE, _jpeg(1)),)), settings={})

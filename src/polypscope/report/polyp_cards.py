@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
+from dataclasses import replace
 from html import escape
 
 import numpy as np
@@ -74,13 +75,13 @@ def _size(polyp: PolypResult, true_mm: float | None) -> str:
     size = polyp.size
     if size is None:
         return f'<p class="size none">not measured<small>{escape(polyp.reason)}</small></p>'
-    words = "no frame shows the whole of it" if size.partial else _BIN_WORDS[size.bin]
-    least = "at least " if size.partial else ""
-    interval = (
-        f"{round(100 * size.level)} % interval {size.interval_mm[0]:.1f}–{size.interval_mm[1]:.1f} mm"
-        if size.interval_mm
-        else "no interval"
-    )
+    words, least, interval = _BIN_WORDS[size.bin], "", "no interval"
+    if size.partial:
+        # An interval would say how far up it may go, which nobody saw.
+        words, least, interval = "no frame shows the whole of it", "at least ", "upper limit unknown"
+        size = replace(size, interval_mm=None)
+    elif size.interval_mm:
+        interval = f"{round(100 * size.level)} % interval {size.interval_mm[0]:.1f}–{size.interval_mm[1]:.1f} mm"
     flags = f"<small class=flags>{escape(', '.join(size.flags).replace('_', ' '))}</small>" if size.flags else ""
     truth = f"<small>true size {true_mm:.1f} mm</small>" if true_mm is not None else ""
     return (
