@@ -89,6 +89,8 @@ def test_a_polyp_that_no_frame_shows_whole_has_a_lower_bound() -> None:
     assert text.count("% interval") == 1  # of the other polyp
     assert "Never seen whole" in text
     assert "0 · 1 · 0" in text  # what is known in part belongs to no size class
+    rows = [_polyp(1, size, _jpeg(1)).row() for size in (part, _SIZE)]
+    assert [(row["low_mm"], row["high_mm"], row["bin_mm"]) for row in rows] == [(5.3, None, None), (5.3, 7.4, "5-10")]
     assert "Never seen whole" not in render(_results((_polyp(2, _SIZE, _jpeg(1)),)), settings={})
 
 

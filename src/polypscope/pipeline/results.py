@@ -86,9 +86,10 @@ class PolypResult:
             "long_mm": None if size is None else rounded(size.long_mm, 2),
             "short_mm": None if size is None else rounded(size.short_mm, 2),
             "low_mm": None if interval is None else rounded(interval[0], 2),
-            "high_mm": None if interval is None else rounded(interval[1], 2),
+            # Of a polyp that no frame shows whole, only a lower bound is known, and so no class.
+            "high_mm": None if interval is None or size.partial else rounded(interval[1], 2),
             "level": None if size is None else size.level,
-            "bin_mm": None if size is None else size.bin,
+            "bin_mm": None if size is None or size.partial else size.bin,
             "method": None if size is None else size.method,
             "frames_measured": self.measured_frames,
             "flags": " ".join(size.flags) if size is not None else "",
