@@ -23,7 +23,10 @@ print(faults() - before)
 """
 
 
-@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="only glibc can be told to keep freed memory")
+GLIBC = sys.platform == "linux" and hasattr(ctypes.CDLL(None), "mallopt")
+
+
+@pytest.mark.skipif(not GLIBC, reason="only glibc can be told to keep freed memory")
 def test_pages_are_asked_for_once() -> None:
     faults = {}
     for way in ("kept", "given back"):  # a process each, since the setting lasts as long as the process
