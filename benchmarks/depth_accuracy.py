@@ -59,8 +59,7 @@ def main() -> None:
             made = sequence(
                 78, index * 4, frames=100, fov_deg=fov, lens=lens, style=style, width=384, height=288, negatives=0.0
             )
-            made.poses = made.poses[np.linspace(0, 99, options.frames).astype(int)]
-            for item in made:
+            for item in made.only(np.linspace(0, 99, options.frames).astype(int)):
                 for look, found in rows.items():
                     found.append(_frame(ranger, item, made.camera, look == "careful"))
         view = f"{fov[0]:.0f}-{fov[1]:.0f} deg"
@@ -91,11 +90,10 @@ def causes(ranger: DepthEstimator, count: int) -> None:
     errors, rows = [], []
     for index in range(count):
         made = sequence(62, index * 4, frames=100, fov_deg=(60.0, 140.0), width=384, height=288, negatives=0.0)
-        made.poses = made.poses[[10, 50, 90]]
         lamps = made.look.lights
         away_mm = float((np.hypot(lamps[:, 0], lamps[:, 1]) * lamps[:, 3]).sum())
         told = []
-        for item in made:
+        for item in made.only([10, 50, 90]):
             truth = item.truth.depth.values
             ratio = ranger.depth(item.frame.rgb, made.camera).values / truth
             place = np.argmin(np.linalg.norm(made.stretch.centre - item.pose[:3, 3], axis=1))
@@ -122,9 +120,8 @@ def course(ranger: DepthEstimator, count: int, every: int = 4) -> None:
         made = sequence(
             63, index * 4, frames=100, fov_deg=(60.0, 140.0), width=384, height=288, negatives=0.0, style=style
         )
-        made.poses = made.poses[::every]
         told = []
-        for item in made:
+        for item in made.only(range(0, 100, every)):
             truth = item.truth.depth.values
             found = ranger.depth(item.frame.rgb, made.camera).values
             told.append(np.log(np.nanmedian(found / truth)))

@@ -125,9 +125,8 @@ def predicted_tracks(lens: Lens, number: int, frames: int = 50) -> list[Track]:
     found: dict[int, list[SizeEstimate]] = {}
     sizes: dict[int, float] = {}
     shown = sequence(seed=PREDICTED_SEED + number, settings=settings)
-    shown.poses = shown.poses[::2]
     camera = shown.camera
-    for item in shown:
+    for item in shown.only(range(0, frames, 2)):
         mask = measurable(models.seer.step(item.frame.rgb))
         depth = models.ranger.depth(item.frame.rgb, camera)
         for polyp in item.truth.polyps:

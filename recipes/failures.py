@@ -34,8 +34,7 @@ def looked_at(segmenter: Segmenter) -> list[tuple[float, np.ndarray]]:
         made = sequence(
             SEED, index, frames=60, style="clinical", polyps="sampled", negatives=0.0, fov_deg=(80.0, 130.0)
         )
-        made.poses = made.poses[30:60:10]
-        for item in made:
+        for item in made.only(range(30, 60, 10)):
             truth = item.truth.instances > 0
             if truth.mean() < LEAST_SHARE:
                 continue

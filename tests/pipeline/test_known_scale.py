@@ -98,7 +98,7 @@ def test_a_shaft_is_painted_over_and_nothing_else(lens: str) -> None:
     settings = Settings(frames=40, forceps="contact", negatives=0.0, lens=lens, fov_deg=100.0, fov_shape="none",
                         triangles=40_000)  # fmt: skip
     shown = sequence(seed=24, settings=settings)
-    shown.poses = shown.poses[::8]
+    shown = shown.only(range(0, 40, 8))
     working = Working.of((320, 320), 320)
     painted = 0
     for item in shown:

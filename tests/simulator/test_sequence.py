@@ -83,3 +83,39 @@ def test_a_negative_sequence_has_no_polyp():
 def test_impossible_settings_are_one_sentence(change):
     with pytest.raises(UsageError, match=r"expected .* found"):
         Settings(**change)
+
+
+def test_chosen_frames_are_those_of_the_whole_but_for_their_exposure(clinical):
+    made, frames = clinical
+    kept = list(made.only([2, 3, 5]))
+    assert len(made.only([2, 3, 5])) == 3
+    for item, number in zip(kept, (2, 3, 5), strict=True):
+        assert item.frame.index == number
+        np.testing.assert_array_equal(item.pose, frames[number].pose)
+        np.testing.assert_array_equal(item.truth.instances, frames[number].truth.instances)
+        np.testing.assert_array_equal(item.truth.depth.values, frames[number].truth.depth.values)
+    first = next(iter(made.only([0])))
+    np.testing.assert_array_equal(first.frame.rgb, frames[0].frame.rgb)  # here nothing came before
+    assert [item.frame.index for item in made.only(np.array([4, -1]))] == [4, 5]
+
+
+def test_a_chosen_frame_is_blurred_by_its_own_motion_and_metered_where_it_is():
+    # A passage of 260 mm: far frames differ in brightness, and a leap between them would smear them over.
+    made = sequence(seed=5, index=2, style="clinical", negatives=0.0, **{**TINY, "frames": 300, "width": 160})
+    alone = [next(iter(made.only([number]))).frame.rgb for number in (40, 280)]
+    together = [item.frame.rgb for item in made.only([40, 280])]
+    for one, other in zip(alone, together, strict=True):
+        assert np.abs(one.astype(int) - other).mean() < 2.0  # grain is drawn anew
+
+
+def test_relit_is_the_same_scene_under_other_light():
+    made = sequence(seed=3, index=1, negatives=0.0, **TINY)
+    other = made.relit(np.random.default_rng(0))
+    a, b = next(iter(made)), next(iter(other))
+    np.testing.assert_array_equal(a.truth.depth.values, b.truth.depth.values)
+    np.testing.assert_array_equal(a.truth.instances, b.truth.instances)
+    assert np.abs(a.frame.rgb.astype(int) - b.frame.rgb).mean() > 3
+    assert other.look.mm_per_px == other.tissue.wall.mm_per_px != made.look.mm_per_px
+    assert other.tissue.parameters[0] == np.float32(other.look.roughness)
+    assert (other.look.base, other.look.texture_seed) == (made.look.base, made.look.texture_seed)
+    np.testing.assert_array_equal(next(iter(made)).frame.rgb, a.frame.rgb)  # the first is as it was

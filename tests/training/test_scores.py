@@ -19,8 +19,7 @@ from polypscope.training.scores import findings, score_sets
 
 def test_one_look_and_a_careful_one_are_scored_apart(tmp_path: Path) -> None:
     made = sequence(78, 0, frames=100, style="clinical", width=384, height=288, negatives=0.0)
-    made.poses = made.poses[[0, 40, 80]]
-    pictures = [(item.frame.rgb, item.truth.instances > 0) for item in made]
+    pictures = [(item.frame.rgb, item.truth.instances > 0) for item in made.only([0, 40, 80])]
     pictures = [(rgb, truth) for rgb, truth in pictures if truth.any()]
     assert pictures
     for number, (rgb, truth) in enumerate([*pictures, (np.zeros((64, 64, 3), np.uint8), np.zeros((64, 64), bool))]):

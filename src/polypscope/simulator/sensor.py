@@ -73,6 +73,10 @@ class Sensor:
                 self._overlay, self._panel = _overlay(rng, self.fov)
         self._curve = self._tone_curve()
 
+    def adapt(self) -> None:
+        """Meter the next picture afresh: it does not follow the one before."""
+        self._gain = 0.0
+
     def _tone_curve(self) -> NDArray[np.uint8]:
         """Gamma with a soft shoulder for light 0...4, as a table of 4096 steps."""
         light = np.linspace(0, 4, 4096)

@@ -8,8 +8,8 @@ for item in sequence(seed=7, frames=50, style="clinical"):
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -27,7 +27,7 @@ from polypscope.simulator.forceps import Forceps, draw_forceps
 from polypscope.simulator.polyps import MODELS, PolypModel, sample_model, sew_polyp
 from polypscope.simulator.renderer import Hits, Lens, cast
 from polypscope.simulator.scope import Lumen, NoRoom, Target, fly
-from polypscope.simulator.sensor import FovShape, Sensor, Style
+from polypscope.simulator.sensor import FovShape, Sensor, Style, fov_mask
 from polypscope.simulator.shading import Tissue, shade
 from polypscope.simulator.surface import vertex_normals
 from polypscope.simulator.tissue import Look, PolypLook, macro_tint, mucosa_texture, polyp_texture
@@ -186,10 +186,12 @@ class SimulatedSequence:
     lumen: Lumen
     forceps: Forceps | None = None
     forceps_frames: range = range(0)
+    chosen: tuple[int, ...] | None = None
     fov: NDArray[np.bool_] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.fov = self._sensor().fov
+        s = self.settings
+        self.fov = fov_mask(np.random.default_rng([self.seed, self.index, 5]), s.height, s.width, s.fov_shape)
 
     def _sensor(self) -> Sensor:
         rng = np.random.default_rng([self.seed, self.index, 5])
@@ -197,19 +199,37 @@ class SimulatedSequence:
         return Sensor(rng, s.height, s.width, s.style, s.fov_shape, self.look.vignette)
 
     def __len__(self) -> int:
-        return len(self.poses)
+        return len(self.poses) if self.chosen is None else len(self.chosen)
+
+    def only(self, frames: Iterable[int]) -> SimulatedSequence:
+        """Some of the frames, by number and in order, as a camera passing by would have taken them.
+
+        Each is blurred by its own motion, not by the leap from the frame before it in this choice. After a leap the
+        exposure is that of the place itself, as if the sensor had had time to adapt.
+        """
+        return replace(self, chosen=tuple(int(i) for i in np.arange(len(self.poses))[list(frames)]))
+
+    def relit(self, rng: np.random.Generator) -> SimulatedSequence:
+        """The same scene under other lamps, wetter or drier, its vessels and grain larger or smaller.
+
+        All of that is drawn as for a new sequence. It costs next to nothing, where a new scene takes half a second.
+        """
+        look = self.look.relit(rng)
+        return replace(self, look=look, tissue=self.tissue.under(look))
 
     def __iter__(self) -> Iterator[SimulatedFrame]:
         sensor = self._sensor()
         rng = np.random.default_rng([self.seed, self.index, 6])
-        previous: NDArray[np.float64] | None = None
-        for i, pose in enumerate(self.poses):
+        last = -1
+        for i in range(len(self.poses)) if self.chosen is None else self.chosen:
+            if i != last + 1:
+                sensor.adapt()
+            last, pose, previous = i, self.poses[i], self.poses[i - 1] if i > 0 else None
             hits = Hits.empty(self.camera)
             points = cast(hits, self.lens, self.tissue.vertices, self.tissue.faces, pose)
             light = shade(hits, self.lens, self.tissue, points, pose)
             covered, marks = self._add_forceps(i, pose, hits, light)
             rgb = sensor.expose(light, _shift_px(previous, pose, self.camera), rng, covered)
-            previous = pose
             yield self._finish(i, pose, hits, rgb, sensor, covered, marks)
 
     def _add_forceps(
@@ -390,8 +410,6 @@ def _grow_polyps(
     travel: float,
 ) -> tuple[Stretch, list[PlacedPolyp]]:
     """Place polyps within reach of the passage: on the wall, at folds, at bends."""
-    from dataclasses import replace
-
     surface = stretch.surface
     normals = vertex_normals(surface.vertices, surface.faces)
     placed: list[PlacedPolyp] = []

@@ -7,6 +7,8 @@ cone, and a soft second bounce takes the colour of the walls around.
 
 from __future__ import annotations
 
+import copy
+
 import cv2
 import numpy as np
 from numba import njit
@@ -39,21 +41,32 @@ class Tissue:
         self.attributes = np.ascontiguousarray(
             np.concatenate([normals, tint, surface.blend[:, None], np.zeros((len(tint), 1), np.float32)], 1), np.float32
         )
-        self.look, self.wall, self.polyp = look, wall, polyp
+        self.wall, self.polyp = wall, polyp
         rows = [(1, 1, 1, 0, 0, 1, 1)] + [(*p.tint, p.texture_strength, p.bump, p.scale, p.gloss) for p in polyps]
         self.polyp_table = np.array(rows, np.float32)
-        self.parameters = np.array(
-            [
-                look.roughness,
-                look.gloss,
-                look.wrap,
-                look.bump,
-                look.spec_bump,
-                np.cos(look.cone_inner),
-                np.cos(look.cone_outer),
-            ],
-            np.float32,
-        )
+        self.look, self.parameters = look, _parameters(look)
+
+    def under(self, look: Look) -> Tissue:
+        """The same tissue, seen as another look of the same patterns has it (`Look.relit`)."""
+        other = copy.copy(self)
+        other.look, other.parameters = look, _parameters(look)
+        other.wall = Texture(self.wall.values, look.mm_per_px)
+        return other
+
+
+def _parameters(look: Look) -> NDArray[np.float32]:
+    return np.array(
+        [
+            look.roughness,
+            look.gloss,
+            look.wrap,
+            look.bump,
+            look.spec_bump,
+            np.cos(look.cone_inner),
+            np.cos(look.cone_outer),
+        ],
+        np.float32,
+    )
 
 
 def shade(

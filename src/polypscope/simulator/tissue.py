@@ -7,7 +7,7 @@ they need no unwrapping and serve procedural and CT colons alike.
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
@@ -97,6 +97,21 @@ class Look:
             vignette=float(rng.uniform(0.0, 0.35)),
             residue=float(rng.uniform(0.2, 1.0)) if clinical and rng.random() < 0.18 else 0.0,
             texture_seed=int(rng.integers(2**31)),
+        )
+
+    def relit(self, rng: np.random.Generator) -> Look:
+        """This tissue's colours and patterns, with everything else drawn anew: lamps, wetness, bumps, and how large
+        the patterns are."""
+        other = Look.sample(rng)
+        return replace(
+            other,
+            base=self.base,
+            macro=self.macro,
+            vessel_strength=self.vessel_strength,
+            vessel_density=self.vessel_density,
+            speckle=self.speckle,
+            residue=self.residue,
+            texture_seed=self.texture_seed,
         )
 
     def sample_polyp(self, rng: np.random.Generator, paris: str) -> PolypLook:

@@ -7,7 +7,7 @@ so that lower seeds and the thirty polyp models stay unseen.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,9 +20,10 @@ from polypscope.geometry.cameras import project, rays
 from polypscope.records import Camera
 from polypscope.records.errors import MissingInput, PolypscopeError
 from polypscope.simulator import sequence
-from polypscope.simulator.sequence import Settings, SimulatedSequence
+from polypscope.simulator.sequence import Settings, SimulatedFrame, SimulatedSequence
 
 FIRST_SEED = 5000
+FIRST_VIEWS = 6000
 SIDE_PX = 352
 DEPTH_SIDE_PX = 88
 RAY_SIDE_PX = 22
@@ -60,11 +61,17 @@ def ray_directions(camera: Camera, side_px: int = RAY_SIDE_PX) -> NDArray[np.flo
     return (field / np.linalg.norm(field, axis=-1, keepdims=True)).astype(np.float32)
 
 
-def render_shards(folder: Path, count: int, say: Callable[[str], None] = print, jobs: int = -1) -> None:
-    """Render shards 0 to count - 1 that are not there yet; a sequence that cannot be made is named and left out."""
+def render_shards(
+    folder: Path, count: int, say: Callable[[str], None] = print, jobs: int = -1, *, views: bool = False
+) -> None:
+    """Render shards 0 to count - 1 that are not there yet; a sequence that cannot be made is named and left out.
+
+    They hold short clips (`render_shard`) or, with `views`, single frames (`render_views`).
+    """
+    render = render_views if views else render_shard
     folder.mkdir(parents=True, exist_ok=True)
     missing = [index for index in range(count) if not _shard_path(folder, index).exists()]
-    for message in Parallel(jobs, return_as="generator")(delayed(_render)(folder, index) for index in missing):
+    for message in Parallel(jobs, return_as="generator")(delayed(_render)(render, folder, index) for index in missing):
         if message:
             say(message)
 
@@ -81,9 +88,9 @@ def _shard_path(folder: Path, index: int) -> Path:
     return folder / f"{index:05d}.npz"
 
 
-def _render(folder: Path, index: int) -> str | None:
+def _render(render: Callable[[int], Shard], folder: Path, index: int) -> str | None:
     try:
-        render_shard(index).save(_shard_path(folder, index))
+        render(index).save(_shard_path(folder, index))
     except PolypscopeError as error:
         return f"shard {index} left out: {error}"
     return None
@@ -111,17 +118,13 @@ def write_stills(shards: Path, out: Path, least_share: float = 0.002) -> int:
     return written
 
 
-def render_shard(index: int, clips: int = 3, frames: int = 4, seed: int = FIRST_SEED) -> Shard:
-    """Render `clips` short clips of training sequence `index`: lens, field of view, shape and style vary with it.
-
-    All clips but the first start where a polyp is in view, if there is one.
-    """
-    rng = np.random.default_rng([seed, index])
+def _settings(rng: np.random.Generator) -> Settings:
+    """Lens, field of view, shape and style of a training sequence."""
     width, height = SHAPES[rng.integers(len(SHAPES))]
     # Cameras have more pixels than the network sees; half of the sequences are rendered finer and reduced.
     finer = 1.5 if rng.random() < 0.5 else 1.0
     fisheye = rng.random() < 0.35
-    settings = Settings(
+    return Settings(
         frames=120,
         width=round(width * finer),
         height=round(height * finer),
@@ -132,6 +135,15 @@ def render_shard(index: int, clips: int = 3, frames: int = 4, seed: int = FIRST_
         negatives=0.1,
         triangles=100_000,
     )
+
+
+def render_shard(index: int, clips: int = 3, frames: int = 4, seed: int = FIRST_SEED) -> Shard:
+    """Render `clips` short clips of training sequence `index`: lens, field of view, shape and style vary with it.
+
+    All clips but the first start where a polyp is in view, if there is one.
+    """
+    rng = np.random.default_rng([seed, index])
+    settings = _settings(rng)
     made = sequence(seed, index, settings)
     pace = int(rng.integers(1, 4))
     last = settings.frames - frames * pace
@@ -140,17 +152,35 @@ def render_shard(index: int, clips: int = 3, frames: int = 4, seed: int = FIRST_
     aimed = rng.choice(shown, clips) if len(shown) else anywhere
     starts = np.sort([anywhere[0], *aimed[1:]])
     wanted = [int(start) + pace * step for start in starts for step in range(frames)]
-    made.poses = made.poses[wanted]
+    return _shard(made, made.only(wanted), (clips, frames))
+
+
+def render_views(index: int, views: int = 12, seed: int = FIRST_VIEWS) -> Shard:
+    """Render single frames of training sequence `index`, half of them of a polyp, each under light of its own.
+
+    Each sequence runs through a colon of its own. Depth is learnt from many places rather than from many frames of one.
+    """
+    rng = np.random.default_rng([seed, index])
+    made = sequence(seed, index * 4, _settings(rng))
+    shown = np.flatnonzero(_in_view(made))
+    anywhere = rng.choice(len(made), views, replace=False)
+    aimed = rng.choice(shown, views, replace=len(shown) < views) if len(shown) else anywhere
+    wanted = np.concatenate([anywhere[: views - views // 2], aimed[views - views // 2 :]])
+    items = (next(iter(made.relit(rng).only([frame]))) for frame in wanted)
+    return _shard(made, items, (views, 1))
+
+
+def _shard(made: SimulatedSequence, items: Iterable[SimulatedFrame], shape: tuple[int, int]) -> Shard:
+    """Frames of a sequence, squeezed to the network's size."""
     pictures, masks, depths = [], [], []
     directions = rays(made.camera)
     stretch = np.linalg.norm(directions, axis=-1) / directions[..., 2]
-    for item in made:
+    for item in items:
         pictures.append(cv2.resize(item.frame.rgb, (SIDE_PX, SIDE_PX), interpolation=cv2.INTER_AREA))
         polyp = (item.truth.instances > 0).astype(np.uint8) * 255
         masks.append(cv2.resize(polyp, (SIDE_PX, SIDE_PX), interpolation=cv2.INTER_AREA))
         ray = (item.truth.depth.values * stretch).astype(np.float32)
         depths.append(cv2.resize(ray, (DEPTH_SIDE_PX, DEPTH_SIDE_PX), interpolation=cv2.INTER_NEAREST))
-    shape = (clips, frames)
     return Shard(
         np.stack(pictures).reshape(*shape, SIDE_PX, SIDE_PX, 3),
         np.stack(masks).reshape(*shape, SIDE_PX, SIDE_PX),
