@@ -13,8 +13,7 @@ from polypscope.models.depth_head import DepthHead  # noqa: E402
 from polypscope.models.pns_plus_stream import StreamSegmenter  # noqa: E402
 from polypscope.records.errors import MissingInput, UsageError  # noqa: E402
 from polypscope.training.config import DepthConfig, load_recipe  # noqa: E402
-from polypscope.training.depth import Features, depth_errors, features_of, polyp_weight, train_depth  # noqa: E402
-from polypscope.training.joint import Joint  # noqa: E402
+from polypscope.training.depth import Views, depth_errors, draws, inputs_of, polyp_weight, train_depth  # noqa: E402
 from polypscope.training.simulated import Shard  # noqa: E402
 
 
@@ -35,11 +34,10 @@ def config(tmp_path: Path) -> DepthConfig:
         mask[..., 100:200, 100:200] = 255
         Shard(rgb, mask, ray_mm, rays).save(tmp_path / "simulated" / f"{index:05d}.npz")
     torch.manual_seed(1)
-    torch.save({"model": Joint(StreamSegmenter("lite0")).state_dict()}, tmp_path / "joint.pt")
+    torch.save({"model": StreamSegmenter("lite0").state_dict()}, tmp_path / "weights.pt")
     return DepthConfig(
-        kind="depth", out=tmp_path / "run", start=tmp_path / "joint.pt", encoder="lite0",
-        features=tmp_path / "features", simulated=tmp_path / "simulated", shards=3, held_out=1,
-        epochs=2, batch=2, threads=1,
+        kind="depth", out=tmp_path / "run", start=tmp_path / "weights.pt", encoder="lite0",
+        simulated=tmp_path / "simulated", shards=3, held_out=1, epochs=2, length=4, batch=2, workers=0, threads=1,
     )  # fmt: skip
 
 
@@ -71,29 +69,47 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(config: DepthConfig) ->
     assert all(torch.equal(whole[name], again[name]) for name in whole)
 
 
-def test_features_are_those_of_the_frozen_encoder_and_kept(config: DepthConfig) -> None:
-    model = Joint(StreamSegmenter("lite0")).eval()
-    paths = sorted(config.simulated.glob("*.npz"))
-    said: list[str] = []
-    made = features_of(model, paths, config.features, said.append)
-    assert len(made) == 6  # every second frame of three clips
-    shard = Shard.load(paths[1])
-    inputs, ray_mm, polyp = made.batch(np.array([2, 3]))
-    x = (torch.from_numpy(shard.rgb[0, ::2]).permute(0, 3, 1, 2).float() - 127) / 128
-    torch.testing.assert_close(inputs[3], x)
+def test_views_are_turned_with_their_rays_and_as_rendered_without_a_seed(config: DepthConfig) -> None:
+    rng = np.random.default_rng(4)
+    rays = rng.normal(size=(22, 22, 3)).astype(np.float32)
+    rays /= np.linalg.norm(rays, axis=-1, keepdims=True)
+    ray_mm = rng.uniform(5, 60, (3, 2, 88, 88)).astype(np.float16)
+    shard = Shard(
+        rng.integers(0, 256, (3, 2, 352, 352, 3), dtype=np.uint8), np.zeros((3, 2, 352, 352), np.uint8), ray_mm, rays
+    )
+    shard.save(config.simulated / "00003.npz")
+    views = Views([config.simulated / "00003.npz"] * 2)
+    assert len(views) == 12
+    rgb, mask, told, field = views[9, None]  # the second shard's fourth frame: clip 1, frame 1
+    np.testing.assert_array_equal(rgb.permute(1, 2, 0), shard.rgb[1, 1])
+    np.testing.assert_array_equal(told, ray_mm[1, 1].astype(np.float32))
+    np.testing.assert_array_equal(field.permute(1, 2, 0), rays)
+    assert mask.shape == (1, 352, 352)
+    changed = [views[9, seed] for seed in range(6)]
+    assert len({float(item[2][0, 0]) for item in changed}) > 2
+    for item in changed:
+        # The distance along the axis at a place is the same wherever the picture was turned to.
+        torch.testing.assert_close(item[3].norm(dim=0), torch.ones(22, 22), atol=1e-4, rtol=0)
+    assert all(torch.equal(a, b) for a, b in zip(views[9, 5], changed[5], strict=True))
+
+
+def test_every_frame_is_drawn_before_any_is_drawn_again() -> None:
+    drawn = [item for epoch in range(5) for item in draws(10, epoch, 4, seed=1)]
+    numbers = [number for number, _ in drawn]
+    assert sorted(numbers[:10]) == sorted(numbers[10:]) == list(range(10))
+    assert numbers[:10] != numbers[10:]
+    assert len({seed for _, seed in drawn}) == 20
+
+
+def test_the_head_gets_the_first_features_of_the_frozen_encoder() -> None:
+    torch.manual_seed(0)
+    encoder = StreamSegmenter("lite0").eval().encoder
+    rgb = torch.randint(0, 256, (2, 3, 64, 64), dtype=torch.uint8)
+    f4, f8, x, _ = inputs_of(encoder, rgb, torch.rand(2, 3, 22, 22))
+    torch.testing.assert_close(x, (rgb.float() - 127) / 128)
     with torch.no_grad():
-        for kept, expected in zip(inputs[:3], model.segmenter.encode(x), strict=True):
-            assert float((kept - expected).abs().mean() / expected.abs().mean()) < 0.02  # 16 bits
-    np.testing.assert_array_equal(ray_mm.numpy(), shard.ray_mm[0, ::2].astype(np.float32))
-    assert polyp.mean() == pytest.approx((shard.mask[0, 0] > 0).mean(), abs=1e-3)
-    count = len(said)
-    assert len(features_of(model, paths, config.features, said.append)) == 6
-    assert len(said) == count
-    with torch.no_grad():
-        model.segmenter.encoder._conv_stem.weight.mul_(0.5)
-    other = features_of(model, paths, config.features, said.append)
-    assert len(said) > count
-    assert not np.array_equal(other.batch(np.array([2, 3]))[0][0], inputs[0])
+        for told, expected in zip((f4, f8), encoder(x)[1:3], strict=True):
+            assert float((told - expected).abs().mean() / expected.abs().mean()) < 0.03  # 16 bits
 
 
 def test_polyps_weigh_what_they_are_worth() -> None:
@@ -111,18 +127,20 @@ def test_polyps_weigh_what_they_are_worth() -> None:
 def test_errors_of_a_head_that_is_a_tenth_too_far() -> None:
     class Told(torch.nn.Module):
         def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
-            return torch.full((len(inputs[0]), 2, 88, 88), float(np.log(33.0)))
+            return torch.full((len(inputs[0]), 2, 16, 16), float(np.log(33.0)))
 
-    shape = {"f4": (2, 88, 88), "f8": (2, 44, 44), "f16": (2, 22, 22), "rgb": (3, 352, 352), "rays": (3, 22, 22)}
-    data = Features.__new__(Features)
-    data.arrays = {name: np.zeros((2, *one), np.uint8) for name, one in shape.items()}
-    data.arrays["ray_mm"] = np.full((2, 88, 88), 30, np.float16)
-    data.arrays["ray_mm"][0, 0, 0] = np.nan
-    data.arrays["polyp"] = np.zeros((2, 88, 88), np.uint8)
-    metric, aligned, on_polyp = depth_errors(Told(), data)
-    assert metric == pytest.approx(0.1, rel=0.02)
+    ray_mm = torch.full((2, 16, 16), 30.0)
+    ray_mm[0, 0, 0] = torch.nan
+    mask = torch.zeros(2, 1, 64, 64, dtype=torch.uint8)
+    batch = (torch.zeros(2, 3, 64, 64, dtype=torch.uint8), mask, ray_mm, torch.rand(2, 3, 22, 22))
+    encoder = StreamSegmenter("lite0").eval().encoder
+    metric, aligned, on_polyp = depth_errors(Told(), encoder, iter([batch]))
+    assert metric == pytest.approx(0.1, rel=1e-3)
     assert aligned == pytest.approx(0, abs=1e-6)
     assert np.isnan(on_polyp)
+    mask[1, :, :32, :32] = 255
+    ray_mm[1, :8, :8] = 66.0
+    assert depth_errors(Told(), encoder, iter([batch]))[2] == pytest.approx(0.5, rel=1e-3)
 
 
 def test_a_run_goes_on_from_an_exported_head(config: DepthConfig, tmp_path: Path) -> None:
@@ -131,8 +149,7 @@ def test_a_run_goes_on_from_an_exported_head(config: DepthConfig, tmp_path: Path
 
     trained = train_depth(config.model_copy(update={"epochs": 6}), lambda _: None)
     model = StreamSegmenter("lite0")
-    weights = torch.load(config.start, weights_only=True)["model"]
-    model.load_state_dict({k.removeprefix("segmenter."): v for k, v in weights.items() if k.startswith("segmenter.")})
+    model.load_state_dict(torch.load(config.start, weights_only=True)["model"])
     facts = {"summary": "", "licence": "Apache-2.0"}
     written = export_segmenter(model.eval(), "pns_plus_stream", tmp_path / "s.onnx", 352)
     write_card(tmp_path / "s.onnx", "made", "pns_plus_stream", written.spec, facts)
@@ -150,7 +167,7 @@ def test_a_run_goes_on_from_an_exported_head(config: DepthConfig, tmp_path: Path
 
 
 def test_bad_recipes_are_told(config: DepthConfig, tmp_path: Path) -> None:
-    with pytest.raises(MissingInput, match=r"joint\.pt"):
+    with pytest.raises(MissingInput, match="segmenter to branch from"):
         train_depth(config.model_copy(update={"start": tmp_path / "absent.pt"}))
     with pytest.raises(UsageError, match="held out"):
         train_depth(config.model_copy(update={"held_out": 3}), lambda _: None)
@@ -161,4 +178,4 @@ def test_bad_recipes_are_told(config: DepthConfig, tmp_path: Path) -> None:
 def test_the_shipped_recipe_is_of_this_kind() -> None:
     recipe = load_recipe(Path(__file__).parents[2] / "recipes" / "depth.toml")
     assert isinstance(recipe, DepthConfig)
-    assert recipe.features.is_absolute()
+    assert recipe.simulated.is_absolute()

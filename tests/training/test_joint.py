@@ -109,7 +109,8 @@ def test_a_run_goes_on_from_a_joint_one_and_a_shallower_head_grows(tmp_path) -> 
 def test_the_mean_of_two_runs_lies_between_them(tmp_path) -> None:
     torch.manual_seed(0)
     runs = [Joint(StreamSegmenter("lite0")).state_dict() for _ in range(2)]
-    shallow = {name: value for name, value in runs[0].items() if not name.startswith("depth.mix.5.")}
+    runs[1]["depth.surveys.1.out.weight"].normal_()
+    shallow = {name: value for name, value in runs[0].items() if not name.startswith("depth.surveys.1.")}
     for name, state in (("first", shallow), ("second", runs[1])):
         torch.save({"average": state, "config": "{}"}, tmp_path / f"{name}.pt")
     average_runs(tmp_path / "first.pt", tmp_path / "second.pt", tmp_path / "mean", 0.25)
@@ -120,8 +121,9 @@ def test_the_mean_of_two_runs_lies_between_them(tmp_path) -> None:
     torch.testing.assert_close(mean[name], 0.75 * a + 0.25 * b)
     assert tuple(depth["channels"]) == Joint(StreamSegmenter("lite0")).depth.channels
     DepthHead(tuple(depth["channels"])).load_state_dict(depth["depth"])
-    torch.testing.assert_close(depth["depth"]["mix.5.pointwise.1.bias"], 0.25 * runs[1]["depth.mix.5.pointwise.1.bias"])
-    kept = "mix.5.pointwise.1.running_var"
+    grown = "surveys.1.out.weight"
+    torch.testing.assert_close(depth["depth"][grown], 0.25 * runs[1][f"depth.{grown}"])
+    kept = "surveys.1.norm.running_var"
     torch.testing.assert_close(depth["depth"][kept], runs[1][f"depth.{kept}"])
     StreamSegmenter("lite0").load_state_dict(mean)
     further = Joint(StreamSegmenter("lite0"))

@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="training needs the train extra")
 
-from polypscope.training.losses import boundary_weight, deep_supervision, structure_loss  # noqa: E402
+from polypscope.training.losses import boundary_weight, deep_supervision, scale_loss, structure_loss  # noqa: E402
 
 
 def test_the_structure_loss_of_one_picture_by_hand() -> None:
@@ -30,3 +30,16 @@ def test_every_level_is_compared_at_its_own_size_with_its_own_share() -> None:
         guess = torch.nn.functional.interpolate(level, size, mode="bilinear", align_corners=False)
         expected += share * float(structure_loss(guess, truth, boundary_weight(truth)))
     assert float(deep_supervision(levels, target)) == pytest.approx(expected, rel=1e-5)
+
+
+def test_scale_is_the_mean_error_of_a_frame_wherever_it_has_a_value() -> None:
+    ray_mm = torch.full((3, 4, 4), 20.0)
+    out = torch.full((3, 2, 4, 4), 20.0).log()
+    out[0, 0] += 0.3  # too far as a whole
+    out[1, 0, :2] += 0.5  # too far above, too near below: right as a whole
+    out[1, 0, 2:] -= 0.5
+    out[2, 0] -= 0.1
+    out[2, 0, 0, 0] = 99  # where there is no truth
+    ray_mm[2, 0, 0] = torch.nan
+    assert float(scale_loss(out, ray_mm)) == pytest.approx((0.3 + 0.0 + 0.1) / 3, abs=1e-6)
+    assert float(scale_loss(out, torch.full_like(ray_mm, torch.nan))) == 0

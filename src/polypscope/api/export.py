@@ -51,7 +51,8 @@ def export(
         with the rounded weights; how far these are from the trained ones is printed.
     int8
         Also write an 8-bit file beside it, calibrated on the training pictures, and print its speed and difference.
-        If `checkpoint` is an .onnx file, `out` is its 8-bit form, calibrated on the [[calibrate_on]] tables of `facts`.
+        If `checkpoint` is an .onnx file, `out` is its 8-bit form, calibrated on the [[calibrate_on]] tables of `facts`
+        or, for a depth head, on simulated frames.
     depth
         The exported segmenter (.onnx) whose features a depth head reads: `checkpoint` is then a `depth.pt`.
     together_with
@@ -110,13 +111,19 @@ def export(
 def _quantise(source: Path, out: Path, facts: Path | None, int8: bool) -> Exported:
     """The 8-bit form of an exported file."""
     from polypscope.records.errors import UsageError
+    from polypscope.runtime.cards import find_card
     from polypscope.runtime.console import say
     from polypscope.training.config import Source
     from polypscope.training.export import read_facts
-    from polypscope.training.int8 import export_int8
+    from polypscope.training.int8 import export_depth_int8, export_int8
     from polypscope.training.scores import source_of
 
     known = read_facts(Path(facts)) if facts else {}
+    if int8 and out.resolve() != source.resolve() and find_card(source).kind == "depth":
+        for line in export_depth_int8(source, out, known):
+            say(line)
+        say(f"wrote {out} ({out.stat().st_size / 1e6:.1f} MB) and {out.with_suffix('.json')}")
+        return Exported(out, out.with_suffix(".json"), float("nan"), out)
     calibrate_on, wanted = known.pop("calibrate_on", []), known.pop("score_on", [])
     if not int8 or not calibrate_on or facts is None:
         raise UsageError(

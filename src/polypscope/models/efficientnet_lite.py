@@ -100,10 +100,11 @@ class EfficientNetLite(nn.Module):
                 self.channels.append(outputs)
         self._blocks = nn.ModuleList(blocks)
 
-    def forward(self, x: Tensor) -> list[Tensor]:
+    def forward(self, x: Tensor, levels: int = len(FEATURE_STAGES)) -> list[Tensor]:
+        """Features, finest first; only the first `levels` of them are computed."""
         x = nn.functional.relu6(self._bn0(self._conv_stem(x)))
         features = []
-        for index, block in enumerate(self._blocks):
+        for index, block in enumerate(self._blocks[: self.taps[levels - 1] + 1]):
             x = block(x)
             if index in self.taps:
                 features.append(x)

@@ -23,6 +23,7 @@ from polypscope.runtime.segmenter import Segmenter
 __all__ = ["DEFAULT_DEPTH", "DepthEstimator", "fix_scale"]
 
 DEFAULT_DEPTH = "polypscope-depth"
+SHARED = ("image", "feature_4", "feature_8")  # what the head takes of what the segmenter has computed
 MIRRORED = ((1, 1), (1, -1), (-1, 1), (-1, -1))  # steps down and across the picture: as it is first
 
 
@@ -36,7 +37,7 @@ class DepthEstimator:
 
     def __init__(self, card: ModelCard, session: Session, segmenter: Segmenter) -> None:
         shapes = {name: shape for name, shape, _ in session.inputs}
-        wanted = {"image", "feature_4", "feature_8", "feature_16", "rays"}
+        wanted = {*SHARED, "rays"}
         if card.kind != "depth" or set(shapes) != wanted:
             raise ModelError(
                 f"Model {card.name}: expected a depth head with inputs {', '.join(sorted(wanted))}, "
@@ -106,7 +107,8 @@ class DepthEstimator:
         seen = rgb if down == across == 1 else np.ascontiguousarray(rgb[::down, ::across])
         # A mirror image is what a camera with mirrored rays would have taken.
         rays = directions[:, ::down, ::across] * np.array([across, down, 1], np.float32)
-        outputs = self._session.run({"rays": np.ascontiguousarray(rays), **self._segmenter.features_of(seen)})
+        shared = self._segmenter.features_of(seen)
+        outputs = self._session.run({"rays": np.ascontiguousarray(rays), **{name: shared[name] for name in SHARED}})
         told = (outputs[name][0, 0, ::down, ::across] for name in ("ray_mm", "sigma_mm"))
         return next(told), next(told)
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from polypscope.records.errors import UsageError
 
 # What a head grew between the runs stood for zero before: what it adds is scaled, the rest of it is kept.
-_GROWN = (".pointwise.1", "depth.grain", *(f"depth.surveys.{n}.out" for n in range(2)))
+_GROWN = (".pointwise.1", "depth.grain.5.1", *(f"depth.surveys.{n}.out" for n in range(2)))
 _ADDS = tuple(f"{layer}.{part}" for layer in _GROWN for part in ("weight", "bias"))
 
 
@@ -46,8 +46,7 @@ def average_runs(first: Path, second: Path, out: Path, share: float = 0.5) -> No
         for part in ("segmenter.", "depth.")
     }
     head = parts["depth."]
-    channels = [head["grains.0.weight"].shape[1], head["merge8.fine.0.weight"].shape[1] - 16]
-    channels.append(head["enter.0.weight"].shape[1] - 20)
+    channels = [head["grain.0.0.weight"].shape[1], head["merge8.fine.0.weight"].shape[1]]
     out.mkdir(parents=True, exist_ok=True)
     torch.save({"model": weights, "config": config}, out / "joint.pt")
     torch.save({"model": parts["segmenter."], "config": config}, out / "weights.pt")

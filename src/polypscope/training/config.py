@@ -137,23 +137,24 @@ class MemoryConfig(_Table):
 
 
 class DepthConfig(_Table):
-    """What comes after the joint part: the depth head alone, on the frozen rest."""
+    """The depth head alone: a branch of the frozen segmenter's encoder, taught by simulated frames."""
 
     kind: Literal["depth"]
     out: Path
     start: Path = Field(
-        description="`joint.pt` of an average, `last.pt` of a run with [simulated], or an exported segmenter"
+        description="segmenter to branch from: name of a shipped model, .onnx file, or checkpoint of its training"
     )
     head: Path | None = Field(default=None, description="name or .onnx file of an exported depth head to go on from")
     encoder: str = "lite1"
-    simulated: Path = Field(description="folder for rendered clips")
-    shards: int = Field(default=1100, gt=0, description="simulated sequences to render, three clips each")
-    held_out: int = Field(default=40, ge=0, description="the last of them, which only judge")
-    features: Path = Field(description="folder for the frozen features, 6 MB per sequence")
+    simulated: Path = Field(description="folder for rendered frames, 6 MB per sequence")
+    shards: int = Field(default=3000, gt=0, description="simulated sequences to render, twelve frames each")
+    held_out: int = Field(default=40, ge=0, description="the first of them, which only judge")
     seed: int = 5
     epochs: int = Field(default=12, gt=0)
+    length: int = Field(default=8000, gt=0, description="frames of an epoch, after each of which a run can be resumed")
     batch: int = Field(default=16, gt=0)
     rate: float = Field(default=1e-3, gt=0)
+    workers: int = Field(default=1, ge=0)
     threads: int = 2
 
 

@@ -1,107 +1,91 @@
-"""Training the depth head on the frozen segmenter: it learns slowly, so it gets long runs of its own.
-
-What the frozen part makes of a frame never changes. It is computed once and kept on disk (1 MB a frame), which makes a
-step four times as fast as one that trains everything.
-"""
+"""Training the depth head: single simulated frames of many colons, through the first stages of a frozen segmenter."""
 
 from __future__ import annotations
 
 import copy
 import csv
-import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import cv2
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
 
 from polypscope.models.depth_head import DepthHead
+from polypscope.models.efficientnet_lite import EfficientNetLite
 from polypscope.models.pns_plus_stream import StreamSegmenter
 from polypscope.records.errors import MissingInput, UsageError
 from polypscope.training.allocation import keep_pages
+from polypscope.training.augment import colour
+from polypscope.training.clips import spoil
 from polypscope.training.config import DepthConfig
-from polypscope.training.joint import Joint
+from polypscope.training.joint import Item, turned, zoomed
 from polypscope.training.loop import learning_rate, load_start, normalise, save_state, update_average
-from polypscope.training.losses import depth_loss
+from polypscope.training.losses import depth_loss, scale_loss
 from polypscope.training.precision import reduced
 from polypscope.training.reopening import reopen, settle_norms
-from polypscope.training.simulated import DEPTH_SIDE_PX, RAY_SIDE_PX, SIDE_PX, Shard, render_shards, shard_paths
+from polypscope.training.simulated import SIDE_PX, Shard, render_shards, shard_paths
 
-PACE = 2  # frames of a clip resemble each other: every second one is used
+Inputs = tuple[Tensor, Tensor, Tensor, Tensor]  # what the head takes: features at strides 4 and 8, picture, rays
 
 
-class Features:
-    """Simulated frames with the frozen features that the head starts from, in arrays on disk."""
+class Views(Dataset[Item]):
+    """Frames of shards: rgb (3, S, S) uint8, polyp (1, S, S) uint8, ray_mm (S/4, S/4), rays (3, 22, 22).
 
-    def __init__(self, folder: Path, shape: dict[str, tuple[type, tuple[int, ...]]], frames: int, mode: str) -> None:
-        self.arrays: dict[str, NDArray] = {}
-        for name, (kind, one) in shape.items():
-            path = folder / f"{name}.npy"
-            if mode == "w+":
-                self.arrays[name] = np.lib.format.open_memmap(path, mode, kind, (frames, *one))
-            else:
-                self.arrays[name] = np.load(path, mmap_mode="r")
+    An item is (number of the frame, seed of its change); without a seed it is given as it was rendered.
+    """
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.paths = paths
+        self.each = int(np.prod(Shard.load(paths[0]).mask.shape[:2]))
 
     def __len__(self) -> int:
-        return len(self.arrays["ray_mm"])
+        return len(self.paths) * self.each
 
-    def batch(self, chosen: NDArray[np.int64]) -> tuple[tuple[Tensor, ...], Tensor, Tensor]:
-        """What the head takes (channels last), ray_mm (B, h, w), and the share of polyp (B, h, w) in 0...1."""
-        told = {name: torch.from_numpy(array[chosen]) for name, array in self.arrays.items()}
-        maps = [told[name].float() for name in ("f4", "f8", "f16")]
-        inputs = (*maps, normalise(told["rgb"]), told["rays"])
-        inputs = tuple(value.contiguous(memory_format=torch.channels_last) for value in inputs)
-        return inputs, told["ray_mm"].float(), told["polyp"].float() / 255
+    def __getitem__(self, item: tuple[int, int | None]) -> Item:
+        cv2.setNumThreads(0)
+        number, seed = item
+        shard = Shard.load(self.paths[number // self.each])
+        at = divmod(number % self.each, shard.mask.shape[1])
+        rgb, mask, ray_mm, rays = shard.rgb[at], shard.mask[at], shard.ray_mm[at].astype(np.float32), shard.directions
+        if seed is not None:
+            rng = np.random.default_rng(seed)
+            rgb, mask, ray_mm, rays = turned(rgb, mask, ray_mm, rays, rng)
+            if rng.random() < 0.4:
+                rgb, mask, ray_mm, rays = zoomed(rgb, mask, ray_mm, rays, SIDE_PX, rng)
+            # Strong changes of colour and exposure would hide how near the light is, blur how fine the grain.
+            rgb = spoil(colour(np.ascontiguousarray(rgb), rng, 0.25), rng, 0.08)
+        arrays = (np.ascontiguousarray(array) for array in (rgb, mask, ray_mm, rays.astype(np.float32)))
+        rgb_, mask_, ray_mm_, rays_ = (torch.from_numpy(array) for array in arrays)
+        return rgb_.permute(2, 0, 1), mask_[None], ray_mm_, rays_.permute(2, 0, 1)
 
 
-def features_of(model: Joint, shards: list[Path], folder: Path, say: Callable[[str], None]) -> Features:
-    """Features of the shards' frames; those that the same network left in `folder` are used again."""
-    c4, c8, c16 = model.depth.channels
-    shape: dict[str, tuple[type, tuple[int, ...]]] = {
-        "f4": (np.float16, (c4, SIDE_PX // 4, SIDE_PX // 4)),
-        "f8": (np.float16, (c8, SIDE_PX // 8, SIDE_PX // 8)),
-        "f16": (np.float16, (c16, SIDE_PX // 16, SIDE_PX // 16)),
-        "rgb": (np.uint8, (3, SIDE_PX, SIDE_PX)),
-        "rays": (np.float32, (3, RAY_SIDE_PX, RAY_SIDE_PX)),
-        "ray_mm": (np.float16, (DEPTH_SIDE_PX, DEPTH_SIDE_PX)),
-        "polyp": (np.uint8, (DEPTH_SIDE_PX, DEPTH_SIDE_PX)),
-    }
-    identity = hashlib.sha256(" ".join(path.name for path in shards).encode())
-    for value in model.segmenter.state_dict().values():
-        identity.update(value.contiguous().numpy().tobytes())
-    whole = folder / "whole"  # written last: what all arrays were made of
-    if whole.exists() and whole.read_text() == identity.hexdigest():
-        return Features(folder, shape, 0, "r")
-    folder.mkdir(parents=True, exist_ok=True)
-    whole.unlink(missing_ok=True)
-    first = Shard.load(shards[0]).rgb[:, ::PACE]
-    each = first.shape[0] * first.shape[1]
-    made = Features(folder, shape, each * len(shards), "w+")
-    fine = SIDE_PX // DEPTH_SIDE_PX
-    for index, path in enumerate(shards):
-        shard = Shard.load(path)
-        rgb = torch.from_numpy(shard.rgb[:, ::PACE].reshape(each, SIDE_PX, SIDE_PX, 3)).permute(0, 3, 1, 2)
-        with torch.no_grad(), reduced():
-            maps = model.segmenter.encode(normalise(rgb))
-        mask = shard.mask[:, ::PACE].reshape(each, DEPTH_SIDE_PX, fine, DEPTH_SIDE_PX, fine)
-        values = {
-            **dict(zip(("f4", "f8", "f16"), (level.float().numpy() for level in maps), strict=True)),
-            "rgb": rgb.numpy(),
-            "rays": np.broadcast_to(shard.directions.transpose(2, 0, 1), (each, 3, RAY_SIDE_PX, RAY_SIDE_PX)),
-            "ray_mm": shard.ray_mm[:, ::PACE].reshape(each, DEPTH_SIDE_PX, DEPTH_SIDE_PX),
-            "polyp": mask.mean((2, 4)),
-        }
-        for name, value in values.items():
-            made.arrays[name][index * each : (index + 1) * each] = value
-        if index % 50 == 0:
-            say(f"features of {index}/{len(shards)} sequences")
-    for array in made.arrays.values():
-        array.flush()
-    whole.write_text(identity.hexdigest())
-    return made
+def draws(frames: int, epoch: int, length: int, seed: int) -> list[tuple[int, int | None]]:
+    """Frames of an epoch, each with a seed: every frame is drawn once before any is drawn again."""
+    drawn: list[tuple[int, int | None]] = []
+    for position in range(epoch * length, (epoch + 1) * length):
+        turn, place = divmod(position, frames)
+        if place == 0 or not drawn:
+            order = np.random.default_rng((seed, turn)).permutation(frames)
+        drawn.append((int(order[place]), int(np.random.default_rng((seed, 1, position)).integers(2**62))))
+    return drawn
+
+
+@torch.no_grad()
+def inputs_of(encoder: EfficientNetLite, rgb: Tensor, rays: Tensor) -> Inputs:
+    """What the head takes of a batch, channels last."""
+    x = normalise(rgb).contiguous(memory_format=torch.channels_last)
+    with reduced():
+        _, f4, f8 = encoder(x, 3)
+    return f4.float(), f8.float(), x, rays.contiguous(memory_format=torch.channels_last)
+
+
+def share_of(mask: Tensor, like: Tensor) -> Tensor:
+    """How much of each coarse pixel is polyp, 0...1; mask (B, 1, S, S) uint8 → the size of `like` (B, h, w)."""
+    return nn.functional.interpolate(mask.float() / 255, size=like.shape[-2:], mode="area")[:, 0]
 
 
 def polyp_weight(polyp: Tensor, share: float = 0.3) -> Tensor:
@@ -114,14 +98,13 @@ def polyp_weight(polyp: Tensor, share: float = 0.3) -> Tensor:
 
 
 @torch.no_grad()
-def depth_errors(head: DepthHead, data: Features, batch: int = 12) -> tuple[float, float, float]:
+def depth_errors(head: nn.Module, encoder: EfficientNetLite, batches: Iterator[Item]) -> tuple[float, float, float]:
     """Mean over frames of AbsRel metric and after median alignment, and of AbsRel on polyps (20 pixels and more)."""
     metric, aligned, on_polyp = [], [], []
-    for start in range(0, len(data), batch):
-        inputs, ray_mm, polyp = data.batch(np.arange(start, min(start + batch, len(data))))
+    for rgb, mask, ray_mm, rays in batches:
         with reduced():
-            told = head(*inputs).float()[:, 0].exp()
-        for guess, truth, share in zip(told, ray_mm, polyp, strict=True):
+            told = head(*inputs_of(encoder, rgb, rays)).float()[:, 0].exp()
+        for guess, truth, share in zip(told, ray_mm, share_of(mask, ray_mm), strict=True):
             valid = torch.isfinite(truth) & (truth > 1)
             if not valid.any():
                 continue
@@ -135,23 +118,26 @@ def depth_errors(head: DepthHead, data: Features, batch: int = 12) -> tuple[floa
 
 
 def train_depth(config: DepthConfig, say: Callable[[str], None] = print) -> Path:
-    """Render what is missing, compute features, train the head, and write `depth.pt`; resumes after each epoch."""
+    """Render what is missing, train the head, and write `depth.pt`; resumes after each epoch."""
     keep_pages()
     torch.set_num_threads(config.threads)
     torch.manual_seed(config.seed)
-    model = _frozen(config)
-    render_shards(config.simulated, config.shards, say)
+    encoder = _frozen(config)
+    render_shards(config.simulated, config.shards, say, views=True)
     paths = shard_paths(config.simulated)[: config.shards]
     if len(paths) <= config.held_out:
         raise UsageError(f"Recipe: expected more sequences than the {config.held_out} held out, found {len(paths)}.")
-    cut = len(paths) - config.held_out
-    data = features_of(model, paths[:cut], config.features / "train", say)
-    judged = features_of(model, paths[cut:], config.features / "held-out", say) if config.held_out else None
-    if config.head is not None:
-        _go_on_from(config.head, model.depth, data, config.batch)
-    head = model.depth.train().requires_grad_(True)
+    data = Views(paths[config.held_out :])
+    judged = Views(paths[: config.held_out]) if config.held_out else None
+    steps = min(config.length, len(data)) // config.batch
+    if steps == 0:
+        raise UsageError(f"Recipe: expected at least one batch of {config.batch} frames, found {len(data)} frames.")
+    head = _first(config, encoder, data)
     average = copy.deepcopy(head).eval()
-    optimiser = torch.optim.AdamW(head.parameters(), lr=config.rate, weight_decay=1e-3)
+    decayed = [parameter for parameter in head.parameters() if parameter.ndim > 1]
+    plain = [parameter for parameter in head.parameters() if parameter.ndim <= 1]
+    groups = [{"params": decayed, "weight_decay": 1e-2}, {"params": plain, "weight_decay": 0.0}]
+    optimiser = torch.optim.AdamW(groups, lr=config.rate)
     config.out.mkdir(parents=True, exist_ok=True)
     last, first = config.out / "last.pt", 0
     if last.exists():
@@ -161,20 +147,19 @@ def train_depth(config: DepthConfig, say: Callable[[str], None] = print) -> Path
         optimiser.load_state_dict(saved["optimiser"])
         first = saved["epoch"] + 1
         say(f"resuming after epoch {saved['epoch']}")
-    steps = len(data) // config.batch
-    if steps == 0:
-        raise UsageError(f"Recipe: expected at least one batch of {config.batch} frames, found {len(data)} frames.")
     for epoch in range(first, config.epochs):
-        order = np.random.default_rng((config.seed, epoch)).permutation(len(data))
+        chosen = draws(len(data), epoch, steps * config.batch, config.seed)
         started, losses = time.perf_counter(), []
-        for index in range(steps):
+        head.train()
+        for index, (rgb, mask, ray_mm, rays) in enumerate(_batches(data, chosen, config)):
             step = epoch * steps + index
             for group in optimiser.param_groups:
-                group["lr"] = learning_rate(step / (config.epochs * steps), config.rate, 0.05)
-            inputs, ray_mm, polyp = data.batch(np.sort(order[index * config.batch :][: config.batch]))
+                group["lr"] = learning_rate(step / (config.epochs * steps), config.rate, 0.03)
+            inputs = inputs_of(encoder, rgb, rays)
             with reduced():
                 told = head(*inputs)
-            loss = depth_loss(told.float(), ray_mm, polyp_weight(polyp))
+            loss = depth_loss(told.float(), ray_mm, polyp_weight(share_of(mask, ray_mm)))
+            loss = loss + scale_loss(told.float(), ray_mm)
             optimiser.zero_grad(set_to_none=True)
             loss.backward()
             nn.utils.clip_grad_norm_(head.parameters(), 5.0)
@@ -184,7 +169,10 @@ def train_depth(config: DepthConfig, say: Callable[[str], None] = print) -> Path
             if index % 50 == 0:
                 pace = (time.perf_counter() - started) / (index + 1)
                 say(f"epoch {epoch} batch {index}/{steps} loss {np.mean(losses[-50:]):.4f} {pace:.2f} s each")
-        errors = depth_errors(average, judged) if judged is not None else ()
+        errors: tuple[float, ...] = ()
+        if judged is not None:
+            whole = [(number, None) for number in range(len(judged))]
+            errors = depth_errors(average, encoder, _batches(judged, whole, config))
         say(f"epoch {epoch} loss {np.mean(losses):.4f}, AbsRel metric, aligned, polyp: " + _joined(errors))
         with (config.out / "log.csv").open("a", newline="") as file:
             csv.writer(file).writerow([epoch, f"{np.mean(losses):.5f}", *(f"{error:.5f}" for error in errors)])
@@ -195,26 +183,43 @@ def train_depth(config: DepthConfig, say: Callable[[str], None] = print) -> Path
     return weights
 
 
-def _frozen(config: DepthConfig) -> Joint:
-    """Segmenter and head of the joint run that `start` names, nothing of it learning."""
+def _batches(data: Views, chosen: list[tuple[int, int | None]], config: DepthConfig) -> Iterator[Item]:
+    parts = [chosen[start : start + config.batch] for start in range(0, len(chosen), config.batch)]
+    ahead = 4 if config.workers else None
+    return iter(DataLoader(data, batch_sampler=parts, num_workers=config.workers, prefetch_factor=ahead))
+
+
+def _frozen(config: DepthConfig) -> EfficientNetLite:
+    """The encoder of the segmenter that `start` names, nothing of it learning."""
     if not config.start.is_file():
-        raise MissingInput(f"Recipe, start: expected the joint.pt of an average, found nothing at {config.start}.")
-    model = Joint(StreamSegmenter(config.encoder))
-    load_start(model, config.start)
-    return model.to(memory_format=torch.channels_last).eval().requires_grad_(False)
+        raise MissingInput(f"Recipe, start: expected a segmenter to branch from, found nothing at {config.start}.")
+    segmenter = StreamSegmenter(config.encoder)
+    load_start(segmenter, config.start)
+    return segmenter.encoder.to(memory_format=torch.channels_last).eval().requires_grad_(False)
 
 
-def _go_on_from(exported: Path, head: DepthHead, data: Features, batch: int, batches: int = 20) -> None:
-    """An exported head, its norms with statistics of the frames that it will be trained on."""
-    spread = np.linspace(0, len(data) - 1, min(len(data), batch * batches)).astype(np.int64)
-    parts = np.array_split(spread, max(1, len(spread) // batch))
-    reopen(head, exported, *data.batch(parts[0])[0])
+def _first(config: DepthConfig, encoder: EfficientNetLite, data: Views, batches: int = 12) -> DepthHead:
+    """A head that starts from the encoder's own upper stages, or an exported one to go on from."""
+    _, c4, c8, _, _ = encoder.channels
+    head = DepthHead((c4, c8)).to(memory_format=torch.channels_last)
+    spread = np.linspace(0, len(data) - 1, config.batch * batches).astype(int)
+    fed = [
+        inputs_of(encoder, rgb, rays) for rgb, _, _, rays in _batches(data, [(int(n), None) for n in spread], config)
+    ]
+    unsettled: nn.Module = head.eval()
+    if config.head is not None:
+        reopen(head, config.head, *fed[0])
+    else:
+        head.take_after(encoder)
+        unsettled = nn.ModuleList([head.stage3, head.stage4, head.stage5])
 
     def run() -> None:
-        for part in parts:
-            head(*data.batch(part)[0])
+        for inputs in fed:
+            head(*inputs)
 
-    settle_norms(head, run)
+    # Norms that came out of a file, the encoder's too, have no statistics of their own.
+    settle_norms(unsettled, run)
+    return head
 
 
 def _joined(values: tuple[float, ...]) -> str:

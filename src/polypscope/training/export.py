@@ -21,6 +21,7 @@ from polypscope.models.registry import MODELS, create
 from polypscope.records.errors import MissingInput, ModelError, UsageError
 from polypscope.runtime.backends import open_session
 from polypscope.runtime.cards import InputSpec, ModelCard, find_card
+from polypscope.runtime.depth import SHARED
 from polypscope.runtime.runlog import sha256
 from polypscope.simulator import sequence
 from polypscope.training.config import TrainConfig
@@ -217,7 +218,7 @@ def write_depth_graph(head: DepthHead, path: Path, size: int) -> InputSpec:
     arguments = _depth_inputs(head, size, torch.Generator().manual_seed(0))
     image, *features, rays = arguments
     head = folded(head, *features, image.permute(0, 3, 1, 2).float(), rays.permute(0, 3, 1, 2))
-    inputs, outputs = ["image", *FEATURES, "rays"], ["ray_mm", "sigma_mm"]
+    inputs, outputs = [*SHARED, "rays"], ["ray_mm", "sigma_mm"]
     path.parent.mkdir(parents=True, exist_ok=True)
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
@@ -257,7 +258,7 @@ def measure_depth_parity(head: DepthHead, path: Path, size: int) -> float:
     """Largest relative difference of the distance between torch and ONNX Runtime."""
     arguments = _depth_inputs(head, size, torch.Generator().manual_seed(1))
     expected = DepthGraph(head).eval()(*arguments)[0].numpy()
-    feeds = {name: value.numpy() for name, value in zip(["image", *FEATURES, "rays"], arguments, strict=True)}
+    feeds = {name: value.numpy() for name, value in zip([*SHARED, "rays"], arguments, strict=True)}
     return float((np.abs(open_session(path).run(feeds)["ray_mm"] - expected) / expected).max())
 
 
@@ -265,7 +266,7 @@ def _depth_inputs(head: DepthHead, size: int, generator: torch.Generator) -> tup
     image = torch.randint(0, 256, (1, size, size, 3), dtype=torch.uint8, generator=generator)
     features = [
         torch.rand(1, channels, size // stride, size // stride, generator=generator)
-        for channels, stride in zip(head.channels, (4, 8, 16), strict=True)
+        for channels, stride in zip(head.channels, (4, 8), strict=True)
     ]
     rays = torch.nn.functional.normalize(torch.rand(1, RAY_SIDE_PX, RAY_SIDE_PX, 3, generator=generator) + 0.1, dim=-1)
     return (image, *features, rays)

@@ -119,14 +119,14 @@ class Joint(nn.Module):
         nn.init.normal_(segmenter.presence.judge[2].weight, std=0.05)
         nn.init.zeros_(segmenter.presence.judge[2].bias)
         _, c4, c8, _, _ = segmenter.encoder.channels
-        self.depth = DepthHead((c4, c8, 96))
+        self.depth = DepthHead((c4, c8))
 
     def forward(self, x: Tensor, rays: Tensor) -> tuple[list[Tensor], Tensor, Tensor]:
         """x (B, 3, S, S) and the rays of its last n pictures (n, 3, h, w) → mask levels, presence, depth of those n."""
         features = self.segmenter.encode(x)
         levels = self.segmenter.decode(*features)
         n = len(rays)
-        depth = self.depth(*(level[-n:] for level in features), x[-n:], rays)
+        depth = self.depth(*(level[-n:] for level in features[:2]), x[-n:], rays)
         return levels, self.segmenter.presence(features[2]), depth
 
 

@@ -62,6 +62,17 @@ def presence_loss(answers: Sequence[Tensor], target: Tensor, auxiliary: float = 
     return told[0] + auxiliary * sum(told[1:], torch.zeros_like(told[0]))
 
 
+def scale_loss(out: Tensor, ray_mm: Tensor) -> Tensor:
+    """How far a frame's distances are off as a whole: its mean error of the log distance, averaged over frames.
+
+    A frame has thousands of pixels to learn relief from and one scale, which this makes count.
+    """
+    valid = torch.isfinite(ray_mm) & (ray_mm > 1)
+    truth = torch.where(valid, ray_mm, torch.ones_like(ray_mm)).log()
+    error = torch.where(valid, out[:, 0] - truth, torch.zeros_like(truth))
+    return (error.sum((1, 2)) / valid.sum((1, 2)).clamp(min=1)).abs().mean()
+
+
 RELIEF = ((1, 2.0), (2, 0.6), (4, 0.4), (8, 0.3))  # pixels apart, and how much their difference counts
 
 
