@@ -230,7 +230,7 @@ def test_a_depth_head_in_8_bits(tmp_path: Path) -> None:
     card, whole = find_card(tmp_path / "small.onnx"), find_card(made.file)
     assert (card.kind, card.storage, card.summary, card.made_from) == ("depth", "int8", "Small.", whole.sha256)
     assert card.segmenter == find_card("polypscope-segmenter").sha256
-    assert card.notes[-2:] == said
+    assert list(card.notes[-2:]) == said
     assert "4 simulated frames" in said[1]
     assert card.bytes < 0.5 * whole.bytes
     graph = onnx.load(str(tmp_path / "small.onnx")).graph
