@@ -1,5 +1,7 @@
 """A sequence is deterministic, its truth fits its pictures, and the camera stays inside the lumen."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -119,3 +121,12 @@ def test_relit_is_the_same_scene_under_other_light():
     assert other.tissue.parameters[0] == np.float32(other.look.roughness)
     assert (other.look.base, other.look.texture_seed) == (made.look.base, made.look.texture_seed)
     np.testing.assert_array_equal(next(iter(made)).frame.rgb, a.frame.rgb)  # the first is as it was
+
+
+@pytest.mark.parametrize(("moved", "same"), [(0, True), (199, False)])
+def test_only_the_pose_before_a_frame_blurs_it(moved, same):
+    made = sequence(seed=5, index=2, style="clinical", negatives=0.0, **{**TINY, "frames": 300})
+    other = replace(made, poses=made.poses.copy())
+    other.poses[moved] = made.poses[120]
+    a, b = (next(iter(one.only([200]))).frame.rgb for one in (made, other))
+    assert np.array_equal(a, b) is same
