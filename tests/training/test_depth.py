@@ -13,7 +13,15 @@ from polypscope.models.depth_head import DepthHead  # noqa: E402
 from polypscope.models.pns_plus_stream import StreamSegmenter  # noqa: E402
 from polypscope.records.errors import MissingInput, UsageError  # noqa: E402
 from polypscope.training.config import DepthConfig, load_recipe  # noqa: E402
-from polypscope.training.depth import Views, depth_errors, draws, inputs_of, polyp_weight, train_depth  # noqa: E402
+from polypscope.training.depth import (  # noqa: E402
+    Views,
+    _quick,
+    depth_errors,
+    draws,
+    inputs_of,
+    polyp_weight,
+    train_depth,
+)
 from polypscope.training.simulated import Shard  # noqa: E402
 
 
@@ -37,7 +45,7 @@ def config(tmp_path: Path) -> DepthConfig:
     torch.save({"model": StreamSegmenter("lite0").state_dict()}, tmp_path / "weights.pt")
     return DepthConfig(
         kind="depth", out=tmp_path / "run", start=tmp_path / "weights.pt", encoder="lite0",
-        simulated=tmp_path / "simulated", shards=3, held_out=1, epochs=2, length=4, batch=2, workers=0, threads=1,
+        simulated=tmp_path / "simulated", shards=3, held_out=1, epochs=2, length=4, batch=2, threads=1,
     )  # fmt: skip
 
 
@@ -111,6 +119,23 @@ def test_the_head_gets_the_first_features_of_the_frozen_encoder() -> None:
             assert float((told - expected).abs().mean() / expected.abs().mean()) < 0.03  # 16 bits
 
 
+def test_norms_are_folded_into_the_frozen_encoder() -> None:
+    torch.manual_seed(3)
+    encoder = StreamSegmenter("lite0").encoder
+    for layer in encoder.modules():
+        if isinstance(layer, torch.nn.BatchNorm2d):
+            torch.nn.init.uniform_(layer.weight, 0.5, 1.5)
+            torch.nn.init.normal_(layer.bias)
+            layer.running_var.uniform_(0.5, 2)
+    x = torch.randn(2, 3, 64, 64)
+    quick = _quick(encoder.eval())
+    below = quick._blocks[: quick.taps[2] + 1]
+    assert not any(isinstance(layer, torch.nn.BatchNorm2d) for block in below for layer in block.modules())
+    with torch.no_grad():
+        for told, expected in zip(quick(x, 3), encoder(x, 3), strict=True):
+            torch.testing.assert_close(told, expected, rtol=1e-3, atol=1e-3)
+
+
 def test_polyps_weigh_what_they_are_worth() -> None:
     polyp = torch.zeros(3, 88, 88)
     polyp[0, :30, :30] = 1  # 12 %: a share of 0.3 would be 2.6 times the wall's weight, so the lower limit holds
@@ -156,13 +181,15 @@ def test_a_run_goes_on_from_an_exported_head(config: DepthConfig, tmp_path: Path
     onward = config.model_copy(
         update={"start": tmp_path / "s.onnx", "head": tmp_path / "d.onnx", "out": tmp_path / "onward", "epochs": 1}
     )
+    checkpoint = onward.model_copy(update={"head": trained, "out": tmp_path / "checkpoint"})
     fresh = onward.model_copy(update={"head": None, "out": tmp_path / "fresh"})
     losses = {}
-    for name, recipe in (("onward", onward), ("fresh", fresh)):
+    for name, recipe in (("onward", onward), ("checkpoint", checkpoint), ("fresh", fresh)):
         said: list[str] = []
         train_depth(recipe, said.append)
         losses[name] = next(float(line.split("loss ")[1].split(" ")[0]) for line in said if "batch 0/" in line)
     assert losses["onward"] < losses["fresh"] - 0.3, losses
+    assert losses["checkpoint"] < losses["fresh"] - 0.3, losses
 
 
 def test_bad_recipes_are_told(config: DepthConfig, tmp_path: Path) -> None:

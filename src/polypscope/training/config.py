@@ -144,7 +144,10 @@ class DepthConfig(_Table):
     start: Path = Field(
         description="segmenter to branch from: name of a shipped model, .onnx file, or checkpoint of its training"
     )
-    head: Path | None = Field(default=None, description="name or .onnx file of an exported depth head to go on from")
+    head: Path | None = Field(
+        default=None,
+        description="depth head to go on from: name of a shipped one, .onnx file, or depth.pt of a training",
+    )
     encoder: str = "lite1"
     simulated: Path = Field(description="folder for rendered frames, 6 MB per sequence")
     shards: int = Field(default=3000, gt=0, description="simulated sequences to render, twelve frames each")
@@ -154,7 +157,6 @@ class DepthConfig(_Table):
     length: int = Field(default=8000, gt=0, description="frames of an epoch, after each of which a run can be resumed")
     batch: int = Field(default=16, gt=0)
     rate: float = Field(default=1e-3, gt=0)
-    workers: int = Field(default=1, ge=0)
     threads: int = 2
 
 

@@ -6,13 +6,14 @@ import copy
 import csv
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import cv2
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset, default_collate
 
 from polypscope.models.depth_head import DepthHead
 from polypscope.models.efficientnet_lite import EfficientNetLite
@@ -25,9 +26,11 @@ from polypscope.training.config import DepthConfig
 from polypscope.training.joint import Item, turned, zoomed
 from polypscope.training.loop import learning_rate, load_start, normalise, save_state, update_average
 from polypscope.training.losses import depth_loss, scale_loss
+from polypscope.training.muon import make_optimisers
 from polypscope.training.precision import reduced
 from polypscope.training.reopening import reopen, settle_norms
 from polypscope.training.simulated import SIDE_PX, Shard, render_shards, shard_paths
+from polypscope.training.storage import folded
 
 Inputs = tuple[Tensor, Tensor, Tensor, Tensor]  # what the head takes: features at strides 4 and 8, picture, rays
 
@@ -133,18 +136,17 @@ def train_depth(config: DepthConfig, say: Callable[[str], None] = print) -> Path
     if steps == 0:
         raise UsageError(f"Recipe: expected at least one batch of {config.batch} frames, found {len(data)} frames.")
     head = _first(config, encoder, data)
+    encoder = _quick(encoder)
     average = copy.deepcopy(head).eval()
-    decayed = [parameter for parameter in head.parameters() if parameter.ndim > 1]
-    plain = [parameter for parameter in head.parameters() if parameter.ndim <= 1]
-    groups = [{"params": decayed, "weight_decay": 1e-2}, {"params": plain, "weight_decay": 0.0}]
-    optimiser = torch.optim.AdamW(groups, lr=config.rate)
+    optimisers = make_optimisers(head, config.rate)
     config.out.mkdir(parents=True, exist_ok=True)
     last, first = config.out / "last.pt", 0
     if last.exists():
         saved = torch.load(last, weights_only=True)
         head.load_state_dict(saved["model"])
         average.load_state_dict(saved["average"])
-        optimiser.load_state_dict(saved["optimiser"])
+        for optimiser, state in zip(optimisers, saved["optimisers"], strict=True):
+            optimiser.load_state_dict(state)
         first = saved["epoch"] + 1
         say(f"resuming after epoch {saved['epoch']}")
     for epoch in range(first, config.epochs):
@@ -153,17 +155,19 @@ def train_depth(config: DepthConfig, say: Callable[[str], None] = print) -> Path
         head.train()
         for index, (rgb, mask, ray_mm, rays) in enumerate(_batches(data, chosen, config)):
             step = epoch * steps + index
-            for group in optimiser.param_groups:
-                group["lr"] = learning_rate(step / (config.epochs * steps), config.rate, 0.03)
+            rate = learning_rate(step / (config.epochs * steps), config.rate, 0.03)
+            for group in (group for optimiser in optimisers for group in optimiser.param_groups):
+                group["lr"] = rate
             inputs = inputs_of(encoder, rgb, rays)
             with reduced():
                 told = head(*inputs)
             loss = depth_loss(told.float(), ray_mm, polyp_weight(share_of(mask, ray_mm)))
             loss = loss + scale_loss(told.float(), ray_mm)
-            optimiser.zero_grad(set_to_none=True)
+            head.zero_grad(set_to_none=True)
             loss.backward()
             nn.utils.clip_grad_norm_(head.parameters(), 5.0)
-            optimiser.step()
+            for optimiser in optimisers:
+                optimiser.step()
             update_average(average, head, min(0.998, (1 + step) / (10 + step)))
             losses.append(float(loss.detach()))
             if index % 50 == 0:
@@ -176,7 +180,8 @@ def train_depth(config: DepthConfig, say: Callable[[str], None] = print) -> Path
         say(f"epoch {epoch} loss {np.mean(losses):.4f}, AbsRel metric, aligned, polyp: " + _joined(errors))
         with (config.out / "log.csv").open("a", newline="") as file:
             csv.writer(file).writerow([epoch, f"{np.mean(losses):.5f}", *(f"{error:.5f}" for error in errors)])
-        state = {"model": head.state_dict(), "average": average.state_dict(), "optimiser": optimiser.state_dict()}
+        memory = [optimiser.state_dict() for optimiser in optimisers]
+        state = {"model": head.state_dict(), "average": average.state_dict(), "optimisers": memory}
         save_state({**state, "epoch": epoch}, last)
     weights = config.out / "depth.pt"
     save_state({"depth": average.state_dict(), "channels": list(average.channels)}, weights)
@@ -184,9 +189,10 @@ def train_depth(config: DepthConfig, say: Callable[[str], None] = print) -> Path
 
 
 def _batches(data: Views, chosen: list[tuple[int, int | None]], config: DepthConfig) -> Iterator[Item]:
-    parts = [chosen[start : start + config.batch] for start in range(0, len(chosen), config.batch)]
-    ahead = 4 if config.workers else None
-    return iter(DataLoader(data, batch_sampler=parts, num_workers=config.workers, prefetch_factor=ahead))
+    # Between steps rather than beside them: other threads and processes would hold up those that compute.
+    with ThreadPoolExecutor(config.threads) as pool:
+        for start in range(0, len(chosen), config.batch):
+            yield default_collate(list(pool.map(data.__getitem__, chosen[start : start + config.batch])))
 
 
 def _frozen(config: DepthConfig) -> EfficientNetLite:
@@ -198,8 +204,25 @@ def _frozen(config: DepthConfig) -> EfficientNetLite:
     return segmenter.encoder.to(memory_format=torch.channels_last).eval().requires_grad_(False)
 
 
+class _Finest(nn.Module):
+    """The features that the head takes, as one tensor."""
+
+    def __init__(self, encoder: EfficientNetLite) -> None:
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([feature.flatten(1) for feature in self.encoder(x, 3)], 1)
+
+
+def _quick(encoder: EfficientNetLite) -> EfficientNetLite:
+    """The same features in less time: norms are folded into convolutions."""
+    quick = folded(_Finest(encoder), torch.zeros(1, 3, 64, 64)).encoder
+    return quick.to(memory_format=torch.channels_last).requires_grad_(False)  # type: ignore[operator, union-attr, return-value]
+
+
 def _first(config: DepthConfig, encoder: EfficientNetLite, data: Views, batches: int = 12) -> DepthHead:
-    """A head that starts from the encoder's own upper stages, or an exported one to go on from."""
+    """A head that starts from the encoder's own upper stages, or one to go on from."""
     _, c4, c8, _, _ = encoder.channels
     head = DepthHead((c4, c8)).to(memory_format=torch.channels_last)
     spread = np.linspace(0, len(data) - 1, config.batch * batches).astype(int)
@@ -207,6 +230,9 @@ def _first(config: DepthConfig, encoder: EfficientNetLite, data: Views, batches:
         inputs_of(encoder, rgb, rays) for rgb, _, _, rays in _batches(data, [(int(n), None) for n in spread], config)
     ]
     unsettled: nn.Module = head.eval()
+    if config.head is not None and config.head.suffix == ".pt":
+        head.load_state_dict(torch.load(config.head, weights_only=True)["depth"])
+        return head
     if config.head is not None:
         reopen(head, config.head, *fed[0])
     else:
