@@ -145,7 +145,7 @@ def touched(noise_px: float, seed: int, number: int) -> Touched | None:
         for view in views:
             depth = view.depth if course is None else view.depth.scaled(course.factor(view.time_s))
             with contextlib.suppress(PolypscopeError):
-                estimates.append(caliper.measure(view.mask, depth, camera, field_of_view=shown.fov, inset_px=1))
+                estimates.append(caliper.measure(view.mask, depth, camera, field_of_view=shown.fov))
         if len(estimates) < 3:
             return None
         sizes[count] = caliper.combine(estimates)

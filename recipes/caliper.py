@@ -133,7 +133,7 @@ def predicted_tracks(lens: Lens, number: int, frames: int = 50) -> list[Track]:
             part = matching(mask, item.truth.instances == polyp.id)
             if part is not None:
                 with contextlib.suppress(PolypscopeError):
-                    estimate = caliper.measure(part, depth, camera, field_of_view=shown.fov, inset_px=1, interval=unit)
+                    estimate = caliper.measure(part, depth, camera, field_of_view=shown.fov, interval=unit)
                     found.setdefault(polyp.id, []).append(estimate)
                     sizes[polyp.id] = polyp.size_mm
     return [(estimates, sizes[i]) for i, estimates in found.items() if len(estimates) >= 3]

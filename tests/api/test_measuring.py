@@ -21,7 +21,9 @@ from polypscope.io.depth import write_depth
 from polypscope.io.images import read_rgb
 from polypscope.io.known_depths import read_known_depths
 from polypscope.io.masks import read_instances
-from polypscope.records import BinaryMask, Camera, DepthKind, DepthMap, InputError, UsageError
+from polypscope.pipeline.models import Models
+from polypscope.pipeline.polyp_views import Predictions, polyp_views
+from polypscope.records import BinaryMask, Camera, DepthKind, DepthMap, InputError, ProbabilityMap, UsageError
 from polypscope.records.errors import DamagedInput, RecordError
 from polypscope.runtime.depth import DepthEstimator
 
@@ -71,7 +73,7 @@ def test_without_a_depth_map_the_network_looks_carefully(data: Path) -> None:
     lens, part = Camera.from_json(camera.read_text()), BinaryMask(read_instances(mask) == polyp)
     rgb, ranger = read_rgb(picture), DepthEstimator.load()
     sizes = [
-        caliper.measure(part, ranger.depth(rgb, lens, careful=careful), lens, rgb=rgb, inset_px=1).long_mm
+        caliper.measure(part, ranger.depth(rgb, lens, careful=careful), lens, rgb=rgb).long_mm
         for careful in (False, True)
     ]
     assert sizes[0] != pytest.approx(sizes[1], rel=1e-3)
@@ -143,6 +145,29 @@ def test_evaluate_propagation_with_true_masks_as_predictions(data: Path, tmp_pat
     assert [c.column for c in again.columns] == [c.column for c in found.result.sizes.columns]
     assert again.columns[0].mae_mm == pytest.approx(found.result.sizes.columns[0].mae_mm)
     assert "Published elsewhere" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_models_see_the_frames_that_are_not_measured(data: Path) -> None:
+    class Seer:
+        seen, started = 0, 0
+
+        def step(self, rgb: np.ndarray) -> ProbabilityMap:
+            self.seen += 1
+            return ProbabilityMap(np.zeros(rgb.shape[:2], np.float32))
+
+        def reset(self) -> None:
+            self.started += 1
+
+    count = len(list((sequence(data) / "masks").iterdir()))
+    shown = {}
+    for every in (1, 2):
+        seer = Seer()
+        models = Models(seer=seer, ranger=None, identity="", threshold=0.8)  # type: ignore[arg-type]
+        shown[every] = len(list(polyp_views(data, Predictions(models=models), every=every)))
+        assert (seer.seen, seer.started) == (count, 1)
+    assert 0 < shown[2] < shown[1]
+    with pytest.raises(UsageError, match="1 or more"):
+        list(polyp_views(data, Predictions(), every=0))
 
 
 def test_evaluate_size_from_a_table(tmp_path: Path) -> None:

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import ndimage
 
-from polypscope.geometry import calibrated, caliper, cameras, masks
+from polypscope.geometry import caliper, cameras, masks
 from polypscope.geometry.conformal import Conformal, fit
 from polypscope.geometry.relief import relief_of
 from polypscope.records import BinaryMask, Camera, DepthKind, DepthMap, SizeEstimate
@@ -289,14 +290,30 @@ def test_predicted_depth_carries_its_uncertainty_into_the_interval() -> None:
     assert one.interval_mm != other.interval_mm
 
 
-def test_relief_that_a_map_is_unsure_of_does_not_lengthen_the_polyp() -> None:
+def test_only_part_of_a_predicted_relief_lengthens_the_polyp() -> None:
     mask, depth = scene((4.0, 4.0, 2.0), 20.0)
-    tilted = (depth.values * np.linspace(0.7, 1.3, 200, dtype=np.float32)[None]).astype(np.float32)
-    sure = caliper.measure(mask, DepthMap(tilted, DepthKind.Z_MM, tilted * np.float32(0.001)), CAMERA)
-    unsure = caliper.measure(mask, DepthMap(tilted, DepthKind.Z_MM, tilted * np.float32(0.5)), CAMERA)
-    assert sure.long_mm > 1.05 * unsure.long_mm
-    # Maps with sigma are predicted ones, whose sizes carry the factor of the shipped networks.
-    assert unsure.long_mm / calibrated.PREDICTED_FACTOR[CAMERA.lens] == pytest.approx(8.0, rel=0.1)
+    tilted = (depth.values * np.linspace(0.6, 1.4, 200, dtype=np.float32)[None]).astype(np.float32)
+    longer = {}
+    for share in (None, np.float32(0.2)):  # exact and predicted maps: the latter carry sigma
+        flat, steep = (
+            caliper.measure(mask, DepthMap(z, DepthKind.Z_MM, None if share is None else share * z), CAMERA).long_mm
+            for z in (depth.values, tilted)
+        )
+        longer[share is None] = steep / flat - 1
+    assert 0.1 * longer[True] < longer[False] < 0.8 * longer[True]
+
+
+def test_depth_that_bleeds_over_the_edge_of_a_predicted_polyp_does_not_count() -> None:
+    mask, depth = scene((4.0, 4.0, 2.0), 20.0)
+    rim = mask.values & ~ndimage.binary_erosion(mask.values, iterations=2)
+    bled = np.where(rim & (np.arange(200) > 100), 1.15 * depth.values, depth.values).astype(np.float32)
+    sigma = 0.2 * depth.values
+    clear, blurred, naive = (
+        caliper.measure(mask, DepthMap(values, DepthKind.Z_MM, sigma), CAMERA, inset_px=inset).long_mm
+        for values, inset in ((depth.values, None), (bled, None), (bled, 0))
+    )
+    assert blurred == pytest.approx(clear, rel=0.01)
+    assert naive > 1.02 * clear
 
 
 def test_a_fold_in_front_and_the_edge_of_a_round_picture_are_flagged() -> None:

@@ -29,7 +29,7 @@ def propagation(
     models: bool = True,
     doctors: Path | None = None,
     out: Path = Path("propagation"),
-    every: int = 5,
+    every: int = 3,
     bins: Literal["clinical", "paper"] = "clinical",
 ) -> PropagationReport:
     """Show where size errors come from: true or predicted mask with true or predicted depth.
@@ -53,7 +53,7 @@ def propagation(
     out
         Folder for the results.
     every
-        Measure every n-th frame only.
+        Measure every n-th frame only; `analyze` measures every third.
     bins
         Size classes: clinical (≤ 5, 5–10, ≥ 10 mm) or those of the PolypSense3D paper.
     """

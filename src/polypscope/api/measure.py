@@ -94,10 +94,10 @@ def image(
         known = sorted(set(ids.ravel().tolist()) - {0})
         raise UsageError(f"polyp: expected one of the ids {known} in {mask}, found {polyp}.")
     if depth is not None:
-        field, inset = read_depth(depth, unit_mm=depth_unit), 0
+        field = read_depth(depth, unit_mm=depth_unit)
     else:
-        field, inset = DepthEstimator.load().depth(rgb, lens, careful=True), 1
-    size = caliper.measure(BinaryMask(chosen), field, lens, rgb=rgb, inset_px=inset)
+        field = DepthEstimator.load().depth(rgb, lens, careful=True)
+    size = caliper.measure(BinaryMask(chosen), field, lens, rgb=rgb)
     assert size.interval_mm is not None
     low, high = size.interval_mm
     say(f"long {size.long_mm:.2f} mm, short {size.short_mm:.2f} mm")

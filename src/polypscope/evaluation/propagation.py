@@ -66,7 +66,6 @@ def propagate(
     *,
     bins: Bins = CLINICAL,
     interval: Conformal | None = None,
-    inset_px: int = 1,
 ) -> Propagation:
     """Measure every polyp in every cell, frame by frame, and combine the frames of each polyp.
 
@@ -79,7 +78,7 @@ def propagate(
         frames += 1
         facts.setdefault(view.polyp, view)
         cells = found.setdefault(view.polyp, {name: [] for name in CELLS})
-        for name, estimate in _measure_cells(view, inset_px).items():
+        for name, estimate in _measure_cells(view).items():
             cells[name].append(estimate)
     rows = []
     lost: dict[str, list[str]] = {name: [] for name in CELLS}
@@ -113,7 +112,7 @@ def propagate(
     return Propagation(evaluate(ordered, bins=bins), {k: tuple(v) for k, v in lost.items()}, frames)
 
 
-def _measure_cells(view: PolypView, inset_px: int) -> dict[str, SizeEstimate]:
+def _measure_cells(view: PolypView) -> dict[str, SizeEstimate]:
     masks = {"true": view.true_mask, "predicted": view.predicted_mask}
     depths: dict[str, DepthMap | None] = {"true": view.true_depth, "predicted": view.predicted_depth}
     if view.predicted_depth is not None:
@@ -124,7 +123,8 @@ def _measure_cells(view: PolypView, inset_px: int) -> dict[str, SizeEstimate]:
         if mask is None or depth is None or depth.kind is DepthKind.RELATIVE:
             continue
         try:
-            inset = 0 if which_depth == "true" else inset_px
+            # A prediction that was read from a file may not say that it is one.
+            inset = 1 if which_depth != "true" and depth.sigma is None else None
             out[name] = caliper.measure(mask, depth, view.camera, field_of_view=view.field_of_view, inset_px=inset)
         except PolypscopeError:
             continue  # an empty prediction is no measurement; the polyp is listed as lost if no frame has one

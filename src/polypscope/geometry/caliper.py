@@ -67,6 +67,7 @@ _OBLIQUE_DEG: Final = 20.0
 _BLUR: Final = 0.62
 _FACTOR_RANGE: Final = (0.93, 1.3)
 _OF_BOUNDS: Final = 0.9
+_BLEEDS: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ def measure(
     *,
     rgb: NDArray[np.uint8] | None = None,
     field_of_view: NDArray[np.bool_] | None = None,
-    inset_px: int = 0,
+    inset_px: int | None = None,
     completion: bool = True,
     interval: Conformal | None = None,
 ) -> SizeEstimate:
@@ -107,7 +108,8 @@ def measure(
         Where the scope's round or octagonal picture is, bool (H, W), if it does not fill the frame: a polyp at its edge
         is truncated as one at the edge of the frame is.
     inset_px
-        Border pixels of the mask whose depth is not used; 1 suits predicted maps, which bleed over edges.
+        Border pixels of the mask whose depth is not used. By default none, or where the map carries sigma, and so was
+        predicted, a hundredth of the picture's shorter side: predicted maps are coarse and bleed over edges.
     completion
         Whether the hidden part is estimated; without it the largest visible chord is reported.
     interval
@@ -115,13 +117,15 @@ def measure(
     """
     mask = one_polyp(mask)
     _check_depth(mask, depth, camera)
+    predicted = depth.sigma is not None
+    if inset_px is None:
+        inset_px = max(1, round(_BLEEDS * min(mask.shape))) if predicted else 0
     chord = largest_chord(mask, depth, camera, inset_px=inset_px)
     factor = 1.0
     if completion:
         factor = float(np.clip(np.exp(calibrated.completion(chord.features)), *_FACTOR_RANGE))
     flags = _flags(mask, chord, rgb, field_of_view)
     long = chord.long_mm * factor
-    predicted = depth.sigma is not None
     short = chord.short_mm
     if predicted:
         # Predicted masks and maps share a bias that exact ones do not have; it was measured once.

@@ -22,6 +22,10 @@ Bools = NDArray[np.bool_]
 
 _MAX_OUTLINE = 200
 _MAX_WINDOW_PX = 12
+# How much of the relief of a predicted map counts. A wrong difference within a polyp lengthens its largest chord more
+# often than it shortens it; of 0, .2, .4, .5, .6, .8 and 1 the middle ones gave the smallest errors on polyps that the
+# intervals were made from.
+_BELIEVED = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +76,7 @@ def relief_of(mask: BinaryMask, depth: DepthMap, camera: Camera, *, inset_px: in
     noise = noise_fraction(t, given & known)
     middle = float(np.median(t[given & known]))
     if depth.sigma is not None:
-        t = middle * (t / middle) ** _trust(depth, mask)
+        t = middle * (t / middle) ** _BELIEVED
     extent = 2.0 * radius_px * middle / camera.fx
     # Steps of this size are steps between surfaces, not the fall of one surface towards its limb.
     step_mm = 0.25 * extent + 6.0 * noise * middle
@@ -235,18 +239,6 @@ def _wall(t: Array, inside: Bools, known: Bools, directions: Array, radius_px: f
     if length < 1e-9:
         return None
     return np.append(-g / length, 1.0 / length)
-
-
-def _trust(depth: DepthMap, mask: BinaryMask) -> float:
-    """How much of the relief of a predicted map to believe, 0 to 1: half of it at a sigma of a tenth.
-
-    A map that is unsure of its depth is no surer of depth differences within a polyp, and every wrong difference
-    lengthens a chord, never shortens it.
-    """
-    assert depth.sigma is not None
-    ratio = (depth.sigma / depth.values)[mask.values & depth.valid]
-    sigma = float(np.nanmedian(ratio)) if ratio.size else 1.0
-    return 1.0 / (1.0 + (sigma / 0.1) ** 2)
 
 
 def _snapped(given: Bools, known: Bools, t: Array, step_mm: float) -> Bools:

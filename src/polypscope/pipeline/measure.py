@@ -48,7 +48,7 @@ def _with_size(found: Found, depth: DepthMap, camera: Camera) -> Found:
     inside = inside[np.isfinite(inside)]
     distance = rounded(np.median(inside), 2) if inside.size else None
     try:
-        size = caliper.measure(found.mask, depth, camera, inset_px=1)
+        size = caliper.measure(found.mask, depth, camera)
     except PolypscopeError as error:
         return replace(found, why=str(error), distance_mm=distance)
     return replace(found, size=_short(size, found.truncated), distance_mm=distance)

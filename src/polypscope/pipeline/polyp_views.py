@@ -61,6 +61,11 @@ class Predictions:
             depth = self.models.ranger.depth(rgb, camera)
         return mask, depth
 
+    def pass_by(self, image: Path) -> None:
+        """Let models that remember see a frame that is not measured, as they do in a video."""
+        if self.models is not None and self.masks is None:
+            self.models.seer.step(read_rgb(image))
+
     def restart(self) -> None:
         """Forget the last sequence: streaming models must not carry it over."""
         if self.models is not None:
@@ -93,8 +98,11 @@ def depth_frames(root: Path, predictions: Predictions, *, every: int = 1) -> Ite
 def polyp_views(
     root: Path, predictions: Predictions, *, every: int = 1, doctors: Mapping[str, float] | None = None, group: str = ""
 ) -> Iterator[PolypView]:
-    """Every polyp of every n-th frame; polyps are named SEQUENCE/ID, because ids repeat between sequences."""
-    for clip, camera, position, stem, image, depth_path, mask_path in _frames(root, every, predictions):
+    """Every polyp of every n-th frame; polyps are named SEQUENCE/ID, because ids repeat between sequences.
+
+    Models see the frames in between as well.
+    """
+    for clip, camera, position, stem, image, depth_path, mask_path in _frames(root, every, predictions, passing=True):
         if depth_path is None or mask_path is None:
             continue
         instances = DATASET.instances(clip, clip.frames[position])
@@ -157,7 +165,7 @@ def sparse_frames(points: Path, predictions_root: Path) -> Iterator[DepthFrame]:
 
 
 def _frames(
-    root: Path, every: int, predictions: Predictions
+    root: Path, every: int, predictions: Predictions, *, passing: bool = False
 ) -> Iterator[tuple[ClipFiles, Camera, int, str, Path, Path | None, Path | None]]:
     if every < 1:
         raise UsageError(f"every: expected 1 or more, found {every}.")
@@ -166,8 +174,11 @@ def _frames(
         if camera is None:
             raise MissingInput(f"{clip.folder}: expected a camera.json, found none; a size needs a calibrated camera.")
         predictions.restart()
-        for position in range(0, len(clip.frames), every):
-            frame = clip.frames[position]
+        for position, frame in enumerate(clip.frames):
+            if position % every:
+                if passing:
+                    predictions.pass_by(frame.image)
+                continue
             yield clip, camera, position, frame.name, frame.image, frame.depth, frame.mask
 
 
