@@ -1,6 +1,6 @@
 """Accuracy of the shipped depth head on simulated colons and polyps that it never saw.
 
-    python benchmarks/depth_accuracy.py [--sequences 12] [--frames 6] [--card src/…/weights/polypscope-depth.json]
+    python benchmarks/depth_accuracy.py [--sequences 40] [--frames 4] [--card src/…/weights/polypscope-depth.json]
     python benchmarks/depth_accuracy.py --causes 90
     python benchmarks/depth_accuracy.py --course 30
 
@@ -32,8 +32,8 @@ METRICS = ("AbsRel", "AbsRel, aligned by medians", "AbsRel on polyps", "share of
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sequences", type=int, default=12, help="sequences per row")
-    parser.add_argument("--frames", type=int, default=6, help="frames of each, spread over 4 seconds")
+    parser.add_argument("--sequences", type=int, default=40, help="sequences per row, each of a colon of its own")
+    parser.add_argument("--frames", type=int, default=4, help="frames of each, spread over 4 seconds")
     parser.add_argument("--card", type=Path, help="model card (JSON) to write the figures into")
     parser.add_argument("--causes", type=int, help="sequences to tell what the scale's error goes along with")
     parser.add_argument("--course", type=int, help="sequences to tell how the scale's error changes over time")
