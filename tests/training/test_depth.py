@@ -195,6 +195,8 @@ def test_a_run_goes_on_from_an_exported_head(config: DepthConfig, tmp_path: Path
 def test_bad_recipes_are_told(config: DepthConfig, tmp_path: Path) -> None:
     with pytest.raises(MissingInput, match="segmenter to branch from"):
         train_depth(config.model_copy(update={"start": tmp_path / "absent.pt"}))
+    with pytest.raises(MissingInput, match="depth head to go on from"):
+        train_depth(config.model_copy(update={"head": tmp_path / "absent.pt"}), lambda _: None)
     with pytest.raises(UsageError, match="held out"):
         train_depth(config.model_copy(update={"held_out": 3}), lambda _: None)
     with pytest.raises(UsageError, match="at least one batch"):

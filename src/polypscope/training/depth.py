@@ -230,6 +230,8 @@ def _first(config: DepthConfig, encoder: EfficientNetLite, data: Views, batches:
         inputs_of(encoder, rgb, rays) for rgb, _, _, rays in _batches(data, [(int(n), None) for n in spread], config)
     ]
     unsettled: nn.Module = head.eval()
+    if config.head is not None and not config.head.is_file():
+        raise MissingInput(f"Recipe, head: expected a depth head to go on from, found nothing at {config.head}.")
     if config.head is not None and config.head.suffix == ".pt":
         head.load_state_dict(torch.load(config.head, weights_only=True)["depth"])
         return head
