@@ -146,6 +146,24 @@ def test_a_wrong_scale_shows_in_the_depth_cells_only_and_the_oracle_removes_it()
     assert found.columns[-1].column == "constant"
 
 
+def test_the_border_of_a_predicted_map_from_a_file_does_not_count() -> None:
+    from dataclasses import replace
+
+    from scipy import ndimage
+
+    def bled(view: PolypView) -> PolypView:
+        inside = view.true_mask.values
+        rim = inside & ~ndimage.binary_erosion(inside) & (np.arange(inside.shape[1]) > inside.shape[1] // 2)
+        values = np.where(rim, 1.03 * view.true_depth.values, view.true_depth.values).astype(np.float32)
+        return replace(view, predicted_depth=DepthMap(values, DepthKind.Z_MM))
+
+    clear = views(1.0, 0)
+    told, expected = propagate([bled(view) for view in clear]).sizes, propagate(clear).sizes
+    for row, other in zip(told.rows, expected.rows, strict=True):
+        name = "true mask, predicted depth"
+        assert row.estimates_mm[name] == pytest.approx(other.estimates_mm[name], rel=0.02)
+
+
 def test_a_wrong_mask_shows_in_the_mask_cells_only() -> None:
     found = propagate(views(1.0, 3)).sizes
     # One border pixel of a predicted map is not used, which costs a small dome a few percent.

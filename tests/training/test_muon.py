@@ -33,6 +33,18 @@ def test_a_step_is_as_large_as_one_of_adamw() -> None:
         assert float((weight.detach() * weight.grad).sum()) < 0
 
 
+def test_a_weight_goes_on_for_a_while_without_a_push() -> None:
+    torch.manual_seed(3)
+    weight = torch.nn.Parameter(torch.zeros(16, 16))
+    optimiser = Muon([weight], lr=0.1)
+    weight.grad = torch.randn(16, 16)
+    optimiser.step()
+    first = weight.detach().clone()
+    weight.grad = torch.zeros(16, 16)
+    optimiser.step()
+    torch.testing.assert_close(weight.detach(), 2 * first, rtol=0.05, atol=1e-3)
+
+
 def test_weights_decay_and_those_without_gradient_stay() -> None:
     decayed, idle = torch.nn.Parameter(torch.full((16, 16), 2.0)), torch.nn.Parameter(torch.ones(16, 16))
     decayed.grad = torch.zeros(16, 16)

@@ -3,8 +3,7 @@
 The momentum of a matrix is replaced by the nearest matrix with orthonormal rows or columns (Jordan et al., "Muon: an
 optimizer for hidden layers in neural networks", 2024), found by five steps of a Newton-Schulz iteration, and scaled so
 that its entries are as large as those of an AdamW step (Liu et al., "Muon is scalable for LLM training", 2025): one
-rate serves both. Directions that few gradients point to are learnt as fast as the common ones. In 250 steps of the
-depth head it took .015 more off the loss than AdamW at the same rate, for a tenth more time a step.
+rate serves both. Directions that few gradients point to are learnt as fast as the common ones.
 """
 
 from __future__ import annotations
