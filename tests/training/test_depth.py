@@ -192,6 +192,15 @@ def test_a_run_goes_on_from_an_exported_head(config: DepthConfig, tmp_path: Path
     assert losses["checkpoint"] < losses["fresh"] - 0.3, losses
 
 
+def test_sequences_seen_before_are_left_out(config: DepthConfig) -> None:
+    for index in (0, 1):  # nothing that was trained on or judged by may be read from these
+        (config.simulated / f"{index:05d}.npz").write_bytes(b"")
+    alone = config.model_copy(update={"held_out": 0, "seen": 2, "epochs": 1})
+    assert train_depth(alone, lambda _: None).is_file()
+    with pytest.raises((EOFError, ValueError)):
+        train_depth(alone.model_copy(update={"seen": 1, "out": config.out / "more"}), lambda _: None)
+
+
 def test_bad_recipes_are_told(config: DepthConfig, tmp_path: Path) -> None:
     with pytest.raises(MissingInput, match="segmenter to branch from"):
         train_depth(config.model_copy(update={"start": tmp_path / "absent.pt"}))
@@ -199,6 +208,8 @@ def test_bad_recipes_are_told(config: DepthConfig, tmp_path: Path) -> None:
         train_depth(config.model_copy(update={"head": tmp_path / "absent.pt"}), lambda _: None)
     with pytest.raises(UsageError, match="held out"):
         train_depth(config.model_copy(update={"held_out": 3}), lambda _: None)
+    with pytest.raises(UsageError, match="2 seen before, found 3"):
+        train_depth(config.model_copy(update={"seen": 2}), lambda _: None)
     with pytest.raises(UsageError, match="at least one batch"):
         train_depth(config.model_copy(update={"batch": 64}), lambda _: None)
 

@@ -128,9 +128,13 @@ def train_depth(config: DepthConfig, say: Callable[[str], None] = print) -> Path
     encoder = _frozen(config)
     render_shards(config.simulated, config.shards, say, views=True)
     paths = shard_paths(config.simulated)[: config.shards]
-    if len(paths) <= config.held_out:
-        raise UsageError(f"Recipe: expected more sequences than the {config.held_out} held out, found {len(paths)}.")
-    data = Views(paths[config.held_out :])
+    left_out = config.held_out + config.seen
+    if len(paths) <= left_out:
+        raise UsageError(
+            f"Recipe: expected more sequences than the {config.held_out} held out and the {config.seen} seen before, "
+            f"found {len(paths)}."
+        )
+    data = Views(paths[left_out:])
     judged = Views(paths[: config.held_out]) if config.held_out else None
     steps = min(config.length, len(data)) // config.batch
     if steps == 0:
