@@ -7,9 +7,13 @@ so that lower seeds and the thirty polyp models stay unseen.
 
 from __future__ import annotations
 
+import os
+import struct
+import zipfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import cv2
 import numpy as np
@@ -51,8 +55,20 @@ class Shard:
 
     @classmethod
     def load(cls, path: Path) -> Shard:
-        with np.load(path) as arrays:
-            return cls(arrays["rgb"], arrays["mask"], arrays["ray_mm"], arrays["directions"])
+        """A saved shard; its arrays are mapped from the file, so that of a single frame little more than it is read."""
+        with zipfile.ZipFile(path) as archive, path.open("rb") as file:
+            arrays = {info.filename: _mapped(path, file, info) for info in archive.infolist()}
+        return cls(*(arrays[f"{name}.npy"] for name in ("rgb", "mask", "ray_mm", "directions")))
+
+
+def _mapped(path: Path, file: BinaryIO, info: zipfile.ZipInfo) -> NDArray[Any]:
+    """An array of an uncompressed .npz file; changes to it stay in memory."""
+    file.seek(info.header_offset + 26)
+    name_length, extra_length = struct.unpack("<HH", file.read(4))
+    file.seek(name_length + extra_length, os.SEEK_CUR)
+    np.lib.format.read_magic(file)
+    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    return np.memmap(path, dtype, "c", file.tell(), shape)
 
 
 def ray_directions(camera: Camera, side_px: int = RAY_SIDE_PX) -> NDArray[np.float32]:
