@@ -152,7 +152,7 @@ class DepthConfig(_Table):
     simulated: Path = Field(description="folder for rendered frames, 6 MB per sequence")
     shards: int = Field(default=3000, gt=0, description="simulated sequences to render, twelve frames each")
     held_out: int = Field(default=40, ge=0, description="the first of them, which only judge")
-    seen: int = Field(default=0, ge=0, description="the next of them, which an earlier stage learnt by heart: left out")
+    seen: int = Field(default=0, ge=0, description="the next of them, left out: an earlier stage learnt from them")
     seed: int = 5
     epochs: int = Field(default=12, gt=0)
     length: int = Field(default=8000, gt=0, description="frames of an epoch, after each of which a run can be resumed")
