@@ -102,7 +102,11 @@ def test_views_are_turned_with_their_rays_and_as_rendered_without_a_seed(config:
 
 
 def test_a_shard_is_loaded_as_it_was_saved_and_changes_stay_in_memory(config: DepthConfig) -> None:
-    path = config.simulated / "00000.npz"
+    path = config.simulated / "00003.npz"
+    rng = np.random.default_rng(5)
+    rays = np.asfortranarray(rng.normal(size=(22, 22, 3)).astype(np.float32))  # numpy saves these by columns
+    rgb, mask = (rng.integers(0, 256, shape, dtype=np.uint8) for shape in ((2, 1, 8, 8, 3), (2, 1, 8, 8)))
+    Shard(rgb, mask, rng.uniform(5, 60, (2, 1, 2, 2)).astype(np.float16), rays).save(path)
     with np.load(path) as saved:
         for _ in range(2):
             loaded = Shard.load(path)
@@ -227,7 +231,15 @@ def test_bad_recipes_are_told(config: DepthConfig, tmp_path: Path) -> None:
         train_depth(config.model_copy(update={"batch": 64}), lambda _: None)
 
 
-def test_the_shipped_recipe_is_of_this_kind() -> None:
-    recipe = load_recipe(Path(__file__).parents[2] / "recipes" / "depth.toml")
-    assert isinstance(recipe, DepthConfig)
-    assert recipe.simulated.is_absolute()
+def test_each_stage_of_the_shipped_head_goes_on_from_the_one_before() -> None:
+    recipes = Path(__file__).parents[2] / "recipes"
+    before: DepthConfig | None = None
+    for name in ("depth.first.toml", "depth.second.toml", "depth.toml"):
+        recipe = load_recipe(recipes / name)
+        assert isinstance(recipe, DepthConfig)
+        assert recipe.simulated.is_absolute()
+        assert recipe.head == (before and before.out / "depth.pt")
+        if before is not None:
+            assert (recipe.simulated, recipe.held_out) == (before.simulated, before.held_out)
+            assert recipe.shards > before.shards
+        before = recipe

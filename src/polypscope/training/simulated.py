@@ -67,8 +67,8 @@ def _mapped(path: Path, file: BinaryIO, info: zipfile.ZipInfo) -> NDArray[Any]:
     name_length, extra_length = struct.unpack("<HH", file.read(4))
     file.seek(name_length + extra_length, os.SEEK_CUR)
     np.lib.format.read_magic(file)
-    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-    return np.memmap(path, dtype, "c", file.tell(), shape)
+    shape, by_columns, dtype = np.lib.format.read_array_header_1_0(file)
+    return np.memmap(path, dtype, "c", file.tell(), shape, "F" if by_columns else "C")
 
 
 def ray_directions(camera: Camera, side_px: int = RAY_SIDE_PX) -> NDArray[np.float32]:
