@@ -19,7 +19,7 @@ import pytest
 from colour_model import write_colour_model
 from scenes import procedure
 
-from polypscope.api.analyze import analyze
+from polypscope.api.analyze import VideoSummary, _show_video, analyze
 from polypscope.cli import run as command
 from polypscope.geometry.scale import ScaleCourse
 from polypscope.pipeline.models import load_models
@@ -206,6 +206,20 @@ def test_known_depths_set_the_scale_of_sizes(tmp_path: Path) -> None:
     assert any("corrected by 1 known depth, 1.40 × the network's" in note for note in scaled.notes)
     assert "corrected by 1 known depth" in (tmp_path / "scaled" / "report.html").read_text(encoding="utf-8")
     assert "corrected by" not in (tmp_path / "plain" / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_polyp_that_no_frame_shows_whole_is_told_as_a_lower_bound(tmp_path: Path, capsys) -> None:
+    seen = {"first_s": 1.0, "last_s": 2.0, "frames_seen": 20, "confidence": 0.9, "flags": "truncated"}
+    rows = (
+        {"polyp": 1, "long_mm": 6.24, "low_mm": 5.1, "high_mm": None, **seen},
+        {"polyp": 2, "long_mm": 7.0, "low_mm": 5.9, "high_mm": 8.3, **seen},
+        {"polyp": 3, "long_mm": None, "low_mm": None, "high_mm": None, **seen},
+    )
+    _show_video(VideoSummary("a.mp4", tmp_path, rows, 50, 2.0, 40.0, 1.6))
+    shown = [line for line in capsys.readouterr().out.splitlines() if "truncated" in line]
+    assert ["at least 6.2" in line and "5.1 or more" in line for line in shown] == [True, False, False]
+    assert "5.9–8.3" in shown[1]
+    assert shown[2].count("–") == 2
 
 
 def test_known_depths_belong_to_one_measured_video(video: Path, model: str, tmp_path: Path) -> None:

@@ -419,6 +419,21 @@ def _scale_shown(scale: ScaleCourse | None) -> str:
     return f"corrected by {count} known depth{'' if count == 1 else 's'}, {' to '.join(ends)} × the network's"
 
 
+def _size_shown(row: dict[str, Any]) -> tuple[str, str]:
+    """Long axis and interval of a row of polyps.csv, in words.
+
+    >>> _size_shown({"long_mm": 6.24, "low_mm": 5.1, "high_mm": None})
+    ('at least 6.2', '5.1 or more')
+    """
+    long_mm, low_mm, high_mm = row["long_mm"], row["low_mm"], row["high_mm"]
+    if long_mm is None or low_mm is None:
+        return "–" if long_mm is None else f"{long_mm:.1f}", "–"
+    # Of a polyp that no frame shows whole, only a lower bound is known.
+    if high_mm is None:
+        return f"at least {long_mm:.1f}", f"{low_mm:.1f} or more"
+    return f"{long_mm:.1f}", f"{low_mm:.1f}–{high_mm:.1f}"
+
+
 def _show_video(summary: VideoSummary) -> None:
     from polypscope import DISCLAIMER
     from polypscope.runtime.console import note, say, show_table
@@ -432,8 +447,7 @@ def _show_video(summary: VideoSummary) -> None:
             f"{row['last_s']:.2f}",
             row["frames_seen"],
             f"{row['confidence']:.2f}",
-            "–" if row["long_mm"] is None else f"{row['long_mm']:.1f}",
-            "–" if row["low_mm"] is None else f"{row['low_mm']:.1f}–{row['high_mm']:.1f}",
+            *_size_shown(row),
             row["flags"] if isinstance(row["flags"], str) else " ".join(row["flags"]),
         )
         for row in summary.polyps
