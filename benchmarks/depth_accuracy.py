@@ -1,27 +1,34 @@
 """Accuracy of the shipped depth head on simulated colons and polyps that it never saw.
 
-    python benchmarks/depth_accuracy.py [--sequences 40] [--frames 4] [--card src/…/weights/polypscope-depth.json]
+    python benchmarks/depth_accuracy.py [--colons 80] [--frames 3] [--card src/…/weights/polypscope-depth.json]
     python benchmarks/depth_accuracy.py --causes 90
     python benchmarks/depth_accuracy.py --course 30
 
 AbsRel = mean of |predicted - true| / true over all pixels of a frame, averaged over frames: metric, and after the
 prediction was scaled by the median ratio; of one look at each frame, and of a careful one, which averages the frame
-and its mirror images. Seeds below 5000 and the thirty polyp models were never trained on. With --card, the figures
-become the scores on the depth head's card. With --causes, nothing of this but what the error of the scale goes along
-with, over that many other sequences: a slope of -0.2 on the size of vessels says that vessels twice as large make
-everything look 13 % nearer, as they would to anybody who knows how large vessels usually are. With --course, how that
-error changes in the course of a sequence: `geometry.scale` rests on it.
+and its mirror images. Seeds below 5000 and the thirty polyp models were never trained on. Every row has colons of its
+own, because the scale errs by colon: what is drawn decides more than how many frames are looked at ("+-" is one
+standard error over colons). With --card, the figures become the scores on the depth head's card. With --causes,
+nothing of this but what the error of the scale goes along with, over that many other sequences: a slope of -0.2 on the
+size of vessels says that vessels twice as large make everything look 13 % nearer, as they would to anybody who knows
+how large vessels usually are. With --course, how that error changes in the course of a sequence: `geometry.scale`
+rests on it.
 """
 
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
+from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import nnls
 
 from polypscope.runtime.cards import Score, add_scores
 from polypscope.runtime.depth import DepthEstimator
+from polypscope.runtime.jobs import run_jobs
 from polypscope.runtime.segmenter import Segmenter
 from polypscope.simulator import sequence
 
@@ -30,58 +37,99 @@ LOOKS = {"once": "", "careful": ", careful"}  # how a look is named in the table
 METRICS = ("AbsRel", "AbsRel, aligned by medians", "AbsRel on polyps", "share of pixels within one sigma")
 
 
+class Row(NamedTuple):
+    """What a row of the table is about."""
+
+    lens: Literal["pinhole", "fisheye"]
+    fov_deg: tuple[float, float]
+    style: Literal["clean", "clinical"]
+
+    @property
+    def view(self) -> str:
+        return f"{self.fov_deg[0]:.0f}-{self.fov_deg[1]:.0f} deg"
+
+
+ROWS = (
+    Row("pinhole", (60.0, 80.0), "clean"),
+    Row("pinhole", (80.0, 110.0), "clean"),
+    Row("pinhole", (110.0, 140.0), "clean"),
+    Row("fisheye", (100.0, 140.0), "clean"),
+    Row("pinhole", (70.0, 120.0), "clinical"),
+)
+Errors = NDArray[np.float64]  # [frames, looks, metrics]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sequences", type=int, default=40, help="sequences per row, each of a colon of its own")
-    parser.add_argument("--frames", type=int, default=4, help="frames of each, spread over 4 seconds")
+    parser.add_argument("--colons", type=int, default=80, help="colons per row, a sequence of 4 seconds in each")
+    parser.add_argument("--frames", type=int, default=3, help="frames of each sequence, spread over it")
     parser.add_argument("--card", type=Path, help="model card (JSON) to write the figures into")
     parser.add_argument("--causes", type=int, help="sequences to tell what the scale's error goes along with")
     parser.add_argument("--course", type=int, help="sequences to tell how the scale's error changes over time")
+    parser.add_argument("--jobs", type=int, default=-1, help="processes; every core by default")
     options = parser.parse_args()
-    scores = []
-    ranger = DepthEstimator.load(Segmenter.load())
     if options.causes:
-        causes(ranger, options.causes)
-        return
-    if options.course:
-        course(ranger, options.course)
-        return
-    print("lens      field of view  style     look      AbsRel  aligned  polyp only  within 1 sigma  frames")
-    for lens, fov, style in (
-        ("pinhole", (60.0, 80.0), "clean"),
-        ("pinhole", (80.0, 110.0), "clean"),
-        ("pinhole", (110.0, 140.0), "clean"),
-        ("fisheye", (100.0, 140.0), "clean"),
-        ("pinhole", (70.0, 120.0), "clinical"),
-    ):
-        rows: dict[str, list[tuple[float, ...]]] = {look: [] for look in LOOKS}
-        for index in range(options.sequences):
-            made = sequence(
-                78, index * 4, frames=100, fov_deg=fov, lens=lens, style=style, width=384, height=288, negatives=0.0
+        causes(_ranger(threads=2), options.causes)
+    elif options.course:
+        course(_ranger(threads=2), options.course)
+    else:
+        table(options.colons, options.frames, options.jobs, options.card)
+
+
+def table(colons: int, frames: int, jobs: int, card: Path | None) -> None:
+    """Print the errors of every row and of all together, and write them into a card."""
+    print("lens      field of view  style     look      AbsRel    +-    aligned  polyp only  within 1 sigma  frames")
+    scores, everything = [], []
+    for number, row in enumerate(ROWS):
+        places = range(number * colons, (number + 1) * colons)
+        done = run_jobs(partial(one_colon, row, frames), places, jobs=jobs, label=f"{row.lens} {row.view}")
+        for failure in done.failures:
+            print(f"# colon {failure.name}: {failure.sentence}")
+        errors = np.stack(done.good)
+        everything.append(errors)
+        _print_row(f"{row.lens:9} {row.view:14} {row.style:9}", errors)
+        mean = np.nanmean(errors, axis=(0, 1))
+        scores += [
+            Score(
+                data=f"simulated, {row.style}, {row.lens}, {row.view}",
+                metric=metric + look,
+                value=round(float(mean[i, j]), 4),
+                protocol=PROTOCOL,
+                images=errors.shape[0] * errors.shape[1],
             )
-            for item in made.only(np.linspace(0, 99, options.frames).astype(int)):
-                for look, found in rows.items():
-                    found.append(_frame(ranger, item, made.camera, look == "careful"))
-        view = f"{fov[0]:.0f}-{fov[1]:.0f} deg"
-        data = f"simulated, {style}, {lens}, {view}"
-        for look, found in rows.items():
-            mean = np.nanmean(np.array(found), axis=0)
-            print(
-                f"{lens:9} {view:14} {style:9} {look:8} {mean[0]:7.4f} {mean[1]:8.4f} {mean[2]:11.4f} "
-                f"{mean[3]:15.3f} {len(found):7}"
-            )
-            scores += [
-                Score(
-                    data=data,
-                    metric=metric + LOOKS[look],
-                    value=round(float(value), 4),
-                    protocol=PROTOCOL,
-                    images=len(found),
-                )
-                for metric, value in zip(METRICS, mean, strict=True)
-            ]
-    if options.card is not None:
-        add_scores(options.card, scores)
+            for i, look in enumerate(LOOKS.values())
+            for j, metric in enumerate(METRICS)
+        ]
+    _print_row(f"{'all of them':34}", np.concatenate(everything))
+    if card is not None:
+        add_scores(card, scores)
+
+
+def one_colon(row: Row, frames: int, place: int) -> Errors:
+    """Errors of frames of one colon, [frames, looks, metrics]."""
+    made = sequence(
+        78, place * 4, frames=100, fov_deg=row.fov_deg, lens=row.lens, style=row.style, width=384, height=288,
+        negatives=0.0,
+    )  # fmt: skip
+    ranger = _ranger(threads=1)
+    chosen = made.only(np.linspace(0, 99, frames).astype(int))
+    return np.array([[_frame(ranger, item, made.camera, look == "careful") for look in LOOKS] for item in chosen])
+
+
+def _ranger(threads: int) -> DepthEstimator:
+    return DepthEstimator.load(Segmenter.load(threads=threads), threads=threads)
+
+
+def _print_row(name: str, errors: Errors) -> None:
+    """errors: [colons, frames, looks, metrics]."""
+    mean = np.nanmean(errors, axis=(0, 1))
+    unsure = errors[..., 0].mean(1).std(0) / np.sqrt(len(errors))
+    for i, look in enumerate(LOOKS):
+        print(
+            f"{name} {look:8} {mean[i, 0]:7.4f} {unsure[i]:7.4f} {mean[i, 1]:8.4f} {mean[i, 2]:11.4f} "
+            f"{mean[i, 3]:15.3f} {errors.shape[0] * errors.shape[1]:7}",
+            flush=True,
+        )
 
 
 def causes(ranger: DepthEstimator, count: int) -> None:
@@ -129,12 +177,10 @@ def course(ranger: DepthEstimator, count: int, every: int = 4) -> None:
         errors.append(told)
     error = np.array(errors)
     within = error - error.mean(1, keepdims=True)
-    shared, changing = error.mean(1).std(), np.sqrt((within**2).mean())
-    print(f"log scale of {error.size} frames: standard deviation {error.std():.3f}")
-    print(f"  {shared:.3f} between sequences of 4 s, {changing:.3f} within them")
-    for lag in (1, 2, 4):
-        alike = np.mean(within[:, lag:] * within[:, :-lag]) / changing**2
-        print(f"  {lag * every / 25:.2f} s apart, the latter correlates by {alike:.2f}")
+    print(f"log scale of {error.size} frames: mean {error.mean():+.3f}, standard deviation {error.std():.3f}")
+    print(f"  {error.mean(1).std():.3f} between sequences of 4 s, {np.sqrt((within**2).mean()):.3f} within them")
+    shared, changing, lasts_s = _parts(error - error.mean(), every / 25)
+    print(f"  as a constant and a changing part: {shared:.3f} and {changing:.3f}, which lasts {lasts_s:.2f} s")
     for name, taken in (
         ("as it is", np.zeros_like(error)),
         ("with the mean scale of the sequence", within),
@@ -142,6 +188,23 @@ def course(ranger: DepthEstimator, count: int, every: int = 4) -> None:
     ):
         rows = [np.nanmean(np.abs(r / np.exp(c) - 1)) for r, c in zip(kept, taken.ravel(), strict=True)]
         print(f"AbsRel {name}: {np.mean(rows):.3f}")
+
+
+def _parts(error: NDArray[np.float64], step_s: float) -> tuple[float, float, float]:
+    """s, c and T of the covariance s² + c² exp(-t / T) that comes nearest to that of errors [sequences, moments].
+
+    It is fitted to products rather than read from what is left without each sequence's mean, which takes the slow
+    part of the change along.
+    """
+    lags = np.arange(round(error.shape[1] * 0.75))
+    found = np.array([np.mean(error[:, lag:] * error[:, : error.shape[1] - lag]) for lag in lags])
+    root = np.sqrt(error.shape[1] - lags)  # as many pairs as there are count
+    best = (np.inf, 0.0, 0.0, 0.0)
+    for lasts_s in np.geomspace(0.1, 4, 60):
+        design = np.column_stack([np.ones(len(lags)), np.exp(-lags * step_s / lasts_s)])
+        squares, left = nnls(design * root[:, None], found * root)
+        best = min(best, (left, *np.sqrt(squares), lasts_s))
+    return best[1:]
 
 
 def _frame(ranger: DepthEstimator, item, camera, careful: bool) -> tuple[float, ...]:  # type: ignore[no-untyped-def]

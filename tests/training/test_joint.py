@@ -140,7 +140,8 @@ def test_flattened_relief_costs_its_differences_over_one_to_eight_pixels() -> No
     bump = 0.2 * np.exp(-((rows - 16) ** 2 + (columns - 16) ** 2) / 60)
     truth = torch.from_numpy(30 * np.exp(-bump)).float()[None]
     log_b = torch.full((1, 32, 32), -2.0)
-    guesses = torch.full_like(truth, float(np.log(30))), truth.log() + float(bump.mean())  # flat, or of a wrong scale
+    too_far = float(np.log(np.exp(bump).mean()))  # as much as the flat guess is on average
+    guesses = torch.full_like(truth, float(np.log(30))), truth.log() + too_far  # flat, or of a wrong scale
     alike = torch.ones_like(truth)
     flat, scaled = (float(depth_loss(torch.stack([guess, log_b], 1), truth, alike)) for guess in guesses)
     relief = sum(

@@ -158,6 +158,9 @@ class DepthConfig(_Table):
     length: int = Field(default=8000, gt=0, description="frames of an epoch, after each of which a run can be resumed")
     batch: int = Field(default=16, gt=0)
     rate: float = Field(default=1e-3, gt=0)
+    zoomed: float = Field(
+        default=0.4, ge=0, le=1, description="share of frames that may be cut to a part; half of them are"
+    )
     threads: int = 2
 
 

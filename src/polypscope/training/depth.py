@@ -41,8 +41,8 @@ class Views(Dataset[Item]):
     An item is (number of the frame, seed of its change); without a seed it is given as it was rendered.
     """
 
-    def __init__(self, paths: Sequence[Path]) -> None:
-        self.paths = paths
+    def __init__(self, paths: Sequence[Path], zoomed: float = 0.4) -> None:
+        self.paths, self.zoomed = paths, zoomed
         self.each = int(np.prod(Shard.load(paths[0]).mask.shape[:2]))
 
     def __len__(self) -> int:
@@ -57,7 +57,7 @@ class Views(Dataset[Item]):
         if seed is not None:
             rng = np.random.default_rng(seed)
             rgb, mask, ray_mm, rays = turned(rgb, mask, ray_mm, rays, rng)
-            if rng.random() < 0.4:
+            if rng.random() < self.zoomed:
                 rgb, mask, ray_mm, rays = zoomed(rgb, mask, ray_mm, rays, SIDE_PX, rng)
             # Strong changes of colour and exposure would hide how near the light is, blur how fine the grain.
             rgb = spoil(colour(np.ascontiguousarray(rgb), rng, 0.25), rng, 0.08)
@@ -134,7 +134,7 @@ def train_depth(config: DepthConfig, say: Callable[[str], None] = print) -> Path
             f"Recipe: expected more sequences than the {config.held_out} held out and the {config.seen} seen before, "
             f"found {len(paths)}."
         )
-    data = Views(paths[left_out:])
+    data = Views(paths[left_out:], config.zoomed)
     judged = Views(paths[: config.held_out]) if config.held_out else None
     steps = min(config.length, len(data)) // config.batch
     if steps == 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -62,22 +63,31 @@ def presence_loss(answers: Sequence[Tensor], target: Tensor, auxiliary: float = 
     return told[0] + auxiliary * sum(told[1:], torch.zeros_like(told[0]))
 
 
+def relative_error(log_error: Tensor) -> Tensor:
+    """predicted / true - 1 from the logarithm of the ratio; a straight line from 2.7 times too far on.
+
+    Who is unsure by a factor and is judged by |predicted - true| / true does best a little below the middle, which the
+    error of the logarithm would not teach.
+    """
+    return torch.where(log_error < 1, torch.expm1(log_error.clamp(max=1)), math.e * log_error - 1)
+
+
 def scale_loss(out: Tensor, ray_mm: Tensor) -> Tensor:
-    """How far a frame's distances are off as a whole: its mean error of the log distance, averaged over frames.
+    """How far a frame's distances are off as a whole: the relative error of their geometric mean, averaged over frames.
 
     A frame has thousands of pixels to learn relief from and one scale, which this makes count.
     """
     valid = torch.isfinite(ray_mm) & (ray_mm > 1)
     truth = torch.where(valid, ray_mm, torch.ones_like(ray_mm)).log()
     error = torch.where(valid, out[:, 0] - truth, torch.zeros_like(truth))
-    return (error.sum((1, 2)) / valid.sum((1, 2)).clamp(min=1)).abs().mean()
+    return relative_error(error.sum((1, 2)) / valid.sum((1, 2)).clamp(min=1)).abs().mean()
 
 
 RELIEF = ((1, 2.0), (2, 0.6), (4, 0.4), (8, 0.3))  # pixels apart, and how much their difference counts
 
 
 def depth_loss(out: Tensor, ray_mm: Tensor, weight: Tensor) -> Tensor:
-    """Laplace likelihood of the log distance, and the error of its differences over 1, 2, 4 and 8 pixels.
+    """Laplace likelihood of the relative error, and the error of log differences over 1, 2, 4 and 8 pixels.
 
     The differences are what relief is made of: without the wide ones, a polyp is drawn flatter than it is.
 
@@ -91,8 +101,9 @@ def depth_loss(out: Tensor, ray_mm: Tensor, weight: Tensor) -> Tensor:
     log_b = out[:, 1].clamp(-5.0, 1.0)
     counted = torch.where(valid, weight, torch.zeros_like(weight))
     total = counted.sum()
-    likelihood = ((error.abs() * (-log_b).exp() + log_b) * counted).sum() / total
-    plain = (error.abs() * counted).sum() / total
+    off = relative_error(error).abs()
+    likelihood = ((off * (-log_b).exp() + log_b) * counted).sum() / total
+    plain = (off * counted).sum() / total
     relief = plain.new_zeros(())
     for step, share in RELIEF:
         for axis in (1, 2):
