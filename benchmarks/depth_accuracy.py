@@ -2,7 +2,7 @@
 
     python benchmarks/depth_accuracy.py [--colons 80] [--frames 3] [--card src/…/weights/polypscope-depth.json]
     python benchmarks/depth_accuracy.py --causes 90
-    python benchmarks/depth_accuracy.py --course 30
+    python benchmarks/depth_accuracy.py --course 60
 
 AbsRel = mean of |predicted - true| / true over all pixels of a frame, averaged over frames: metric, and after the
 prediction was scaled by the median ratio; of one look at each frame, and of a careful one, which averages the frame

@@ -63,6 +63,16 @@ def test_the_head_learns_and_can_be_exported(config: DepthConfig) -> None:
     DepthHead(tuple(content["channels"])).load_state_dict(content["depth"])
 
 
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_the_recipe_says_how_many_frames_may_be_cut(
+    config: DepthConfig, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut = []
+    monkeypatch.setattr("polypscope.training.depth.zoomed", lambda *given: cut.append(given) or given[:4])
+    train_depth(config.model_copy(update={"epochs": 1, "zoomed": share}), lambda _: None)
+    assert len(cut) == share * config.length
+
+
 def test_a_run_that_was_stopped_ends_as_one_that_was_not(config: DepthConfig) -> None:
     def stop(line: str) -> None:
         if line.startswith("epoch 1 batch"):
