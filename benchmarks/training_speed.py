@@ -1,4 +1,4 @@
-"""What keeping freed memory (`training.allocation`) is worth: steps of training with and without it, in turn.
+"""What keeping freed memory (`runtime.allocation`) is worth: steps of training with and without it, in turn.
 
     python benchmarks/training_speed.py [--steps 6] [--rounds 3] [--encoder lite1] [--size 384]
 
@@ -49,7 +49,7 @@ def measure(options: argparse.Namespace) -> None:
     import torch
 
     from polypscope.models.pns_plus_stream import StreamSegmenter
-    from polypscope.training.allocation import keep_pages
+    from polypscope.runtime.allocation import keep_pages
     from polypscope.training.config import TrainConfig
     from polypscope.training.loop import make_optimiser, training_step
 

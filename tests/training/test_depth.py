@@ -12,11 +12,15 @@ torch = pytest.importorskip("torch", reason="training needs the train extra")
 
 from polypscope.models.depth_head import DepthHead  # noqa: E402
 from polypscope.models.pns_plus_stream import StreamSegmenter  # noqa: E402
-from polypscope.records.errors import MissingInput, UsageError  # noqa: E402
+from polypscope.records.errors import MissingInput, ModelError, UsageError  # noqa: E402
+from polypscope.runtime.cards import find_card  # noqa: E402
+from polypscope.runtime.segmenter import Segmenter  # noqa: E402
+from polypscope.simulator import sequence  # noqa: E402
 from polypscope.training.config import DepthConfig, load_recipe  # noqa: E402
 from polypscope.training.depth import (  # noqa: E402
+    EncoderFeatures,
+    ExportedFeatures,
     Views,
-    _quick,
     depth_errors,
     draws,
     inputs_of,
@@ -143,7 +147,7 @@ def test_the_head_gets_the_first_features_of_the_frozen_encoder() -> None:
     torch.manual_seed(0)
     encoder = StreamSegmenter("lite0").eval().encoder
     rgb = torch.randint(0, 256, (2, 3, 64, 64), dtype=torch.uint8)
-    f4, f8, x, _ = inputs_of(encoder, rgb, torch.rand(2, 3, 22, 22))
+    f4, f8, x, _ = inputs_of(EncoderFeatures(encoder), rgb, torch.rand(2, 3, 22, 22))
     torch.testing.assert_close(x, (rgb.float() - 127) / 128)
     with torch.no_grad():
         for told, expected in zip((f4, f8), encoder(x)[1:3], strict=True):
@@ -159,7 +163,7 @@ def test_norms_are_folded_into_the_frozen_encoder() -> None:
             torch.nn.init.normal_(layer.bias)
             layer.running_var.uniform_(0.5, 2)
     x = torch.randn(2, 3, 64, 64)
-    quick = _quick(encoder.eval())
+    quick = EncoderFeatures(encoder.eval()).encoder
     below = quick._blocks[: quick.taps[2] + 1]
     assert not any(isinstance(layer, torch.nn.BatchNorm2d) for block in below for layer in block.modules())
     with torch.no_grad():
@@ -188,14 +192,14 @@ def test_errors_of_a_head_that_is_a_tenth_too_far() -> None:
     ray_mm[0, 0, 0] = torch.nan
     mask = torch.zeros(2, 1, 64, 64, dtype=torch.uint8)
     batch = (torch.zeros(2, 3, 64, 64, dtype=torch.uint8), mask, ray_mm, torch.rand(2, 3, 22, 22))
-    encoder = StreamSegmenter("lite0").eval().encoder
-    metric, aligned, on_polyp = depth_errors(Told(), encoder, iter([batch]))
+    features = EncoderFeatures(StreamSegmenter("lite0").eval().encoder)
+    metric, aligned, on_polyp = depth_errors(Told(), features, iter([batch]))
     assert metric == pytest.approx(0.1, rel=1e-3)
     assert aligned == pytest.approx(0, abs=1e-6)
     assert np.isnan(on_polyp)
     mask[1, :, :32, :32] = 255
     ray_mm[1, :8, :8] = 66.0
-    assert depth_errors(Told(), encoder, iter([batch]))[2] == pytest.approx(0.5, rel=1e-3)
+    assert depth_errors(Told(), features, iter([batch]))[2] == pytest.approx(0.5, rel=1e-3)
 
 
 def test_a_run_goes_on_from_an_exported_head(config: DepthConfig, tmp_path: Path) -> None:
@@ -223,11 +227,40 @@ def test_a_run_goes_on_from_an_exported_head(config: DepthConfig, tmp_path: Path
     assert losses["checkpoint"] < losses["fresh"] - 0.3, losses
 
 
-def test_sequences_seen_before_are_left_out(config: DepthConfig) -> None:
-    for index in (0, 1):  # nothing that was trained on or judged by may be read from these
-        (config.simulated / f"{index:05d}.npz").write_bytes(b"")
+def test_the_head_can_be_taught_with_the_features_that_it_will_read(config: DepthConfig) -> None:
+    pytest.importorskip("onnx", reason="reading an exported file needs the train extra")
+    shipped = {name: find_card(name).weights_path for name in ("polypscope-segmenter", "polypscope-segmenter-int8")}
+    rgb = torch.from_numpy(np.array([item.frame.rgb for item in sequence(3, frames=2, width=352, height=352)]))
+    segmenter = Segmenter.load("polypscope-segmenter-int8")
+    told = ExportedFeatures(shipped["polypscope-segmenter-int8"], 2)(rgb.permute(0, 3, 1, 2))
+    for number, picture in enumerate(rgb.numpy()):
+        wanted = segmenter.features_of(picture)
+        for name, found in zip(("feature_4", "feature_8"), told, strict=True):
+            np.testing.assert_allclose(found[number], wanted[name][0], atol=1e-5)
+    whole = ExportedFeatures(shipped["polypscope-segmenter"], 2)(rgb.permute(0, 3, 1, 2))
+    assert all((a - b).abs().max() > 0.01 for a, b in zip(told, whole, strict=True))  # 8 bits are not the same
+
+    first = []
+    for reads in (None, shipped["polypscope-segmenter-int8"]):
+        said: list[str] = []
+        recipe = config.model_copy(
+            update={"start": shipped["polypscope-segmenter"], "encoder": "lite1", "reads": reads, "epochs": 1,
+                    "out": config.out / str(reads is None)}
+        )  # fmt: skip
+        train_depth(recipe, said.append)
+        first.append(next(line.split("loss ")[1].split(" ")[0] for line in said if "batch 0/" in line))
+    assert first[0] != first[1]
+
+
+def test_sequences_seen_before_are_left_out_and_not_rendered(config: DepthConfig) -> None:
+    first, second = (config.simulated / f"{index:05d}.npz" for index in (0, 1))
+    first.unlink()
+    second.unlink()
     alone = config.model_copy(update={"held_out": 0, "seen": 2, "epochs": 1})
     assert train_depth(alone, lambda _: None).is_file()
+    assert not first.exists()
+    assert not second.exists()
+    second.write_bytes(b"")  # nothing that was trained on or judged by may be read from this
     with pytest.raises(zipfile.BadZipFile):
         train_depth(alone.model_copy(update={"seen": 1, "out": config.out / "more"}), lambda _: None)
 
@@ -237,6 +270,10 @@ def test_bad_recipes_are_told(config: DepthConfig, tmp_path: Path) -> None:
         train_depth(config.model_copy(update={"start": tmp_path / "absent.pt"}))
     with pytest.raises(MissingInput, match="depth head to go on from"):
         train_depth(config.model_copy(update={"head": tmp_path / "absent.pt"}), lambda _: None)
+    with pytest.raises(
+        ModelError, match="expected a segmenter that tells feature_4, feature_8, found polypscope-depth"
+    ):
+        train_depth(config.model_copy(update={"reads": find_card("polypscope-depth").weights_path}))
     with pytest.raises(UsageError, match="held out"):
         train_depth(config.model_copy(update={"held_out": 3}), lambda _: None)
     with pytest.raises(UsageError, match="2 seen before, found 3"):

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from polypscope.records import ProbabilityMap
 from polypscope.records.errors import ModelError, RecordError
+from polypscope.runtime.allocation import keep_pages
 from polypscope.runtime.backends import Session, open_session
 from polypscope.runtime.cards import ModelCard, find_card
 
@@ -29,6 +30,7 @@ DEFAULT_STILLS = "polypscope-segmenter-stills"  # for single pictures that need 
 SMALL, AROUND, LEAST = 0.05, 3.0, 0.5
 CONFIRMED = 0.5  # of the finding must be found again from nearer, or else the second look does not count
 DOUBTED = 0.49  # what is left of the probability of an outline that is not drawn
+KEPT_BYTES = 2**27  # of freed memory: the maps of the next frame need what those of the last one had
 
 
 class Segmenter:
@@ -70,6 +72,7 @@ class Segmenter:
         threads : threads of the runtime.
         provider : "cpu", "openvino", or a device that the installed ONNX Runtime offers.
         """
+        keep_pages(KEPT_BYTES)
         card = find_card(DEFAULT_SEGMENTER if name_or_path is None else name_or_path)
         return cls(card, open_session(card.check_file(), threads, provider))
 

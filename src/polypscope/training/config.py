@@ -148,6 +148,11 @@ class DepthConfig(_Table):
         default=None,
         description="depth head to go on from: name of a shipped one, .onnx file, or depth.pt of a training",
     )
+    reads: Path | None = Field(
+        default=None,
+        description="exported segmenter that the head will run beside, such as the 8-bit form of `start`: it is taught "
+        "with the features of that one",
+    )
     encoder: str = "lite1"
     simulated: Path = Field(description="folder for rendered frames, 6 MB per sequence")
     shards: int = Field(default=3000, gt=0, description="simulated sequences to render, twelve frames each")
@@ -220,7 +225,7 @@ def _weights(path: Path | None, base: Path) -> Path | None:
 def _resolved(config: Recipe, base: Path) -> Recipe:
     update: dict[str, Any] = {
         name: resolve(getattr(config, name), base)
-        for resolve, names in ((_absolute, ("out", "cache", "features")), (_weights, ("start", "head")))
+        for resolve, names in ((_absolute, ("out", "cache", "features")), (_weights, ("start", "head", "reads")))
         for name in names
         if hasattr(config, name)
     }

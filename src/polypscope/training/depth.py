@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import csv
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,8 +19,10 @@ from torch.utils.data import Dataset, default_collate
 from polypscope.models.depth_head import DepthHead
 from polypscope.models.efficientnet_lite import EfficientNetLite
 from polypscope.models.pns_plus_stream import StreamSegmenter
-from polypscope.records.errors import MissingInput, UsageError
-from polypscope.training.allocation import keep_pages
+from polypscope.records.errors import MissingInput, ModelError, UsageError
+from polypscope.runtime.allocation import keep_pages
+from polypscope.runtime.backends import open_session
+from polypscope.runtime.cards import find_card
 from polypscope.training.augment import colour
 from polypscope.training.clips import spoil
 from polypscope.training.config import DepthConfig
@@ -29,10 +32,12 @@ from polypscope.training.losses import depth_loss, scale_loss
 from polypscope.training.muon import make_optimisers
 from polypscope.training.precision import reduced
 from polypscope.training.reopening import reopen, settle_norms
-from polypscope.training.simulated import SIDE_PX, Shard, render_shards, shard_paths
+from polypscope.training.simulated import SIDE_PX, Shard, render_shards
 from polypscope.training.storage import folded
 
 Inputs = tuple[Tensor, Tensor, Tensor, Tensor]  # what the head takes: features at strides 4 and 8, picture, rays
+FEATURES = ("feature_4", "feature_8")
+Features = Callable[[Tensor], tuple[Tensor, Tensor]]  # (B, 3, S, S) uint8 to features at strides 4 and 8
 
 
 class Views(Dataset[Item]):
@@ -78,12 +83,61 @@ def draws(frames: int, epoch: int, length: int, seed: int) -> list[tuple[int, in
 
 
 @torch.no_grad()
-def inputs_of(encoder: EfficientNetLite, rgb: Tensor, rays: Tensor) -> Inputs:
+def inputs_of(features: Features, rgb: Tensor, rays: Tensor) -> Inputs:
     """What the head takes of a batch, channels last."""
+    f4, f8 = features(rgb)
     x = normalise(rgb).contiguous(memory_format=torch.channels_last)
-    with reduced():
-        _, f4, f8 = encoder(x, 3)
-    return f4.float(), f8.float(), x, rays.contiguous(memory_format=torch.channels_last)
+    return f4, f8, x, rays.contiguous(memory_format=torch.channels_last)
+
+
+class EncoderFeatures:
+    """Features of a frozen encoder; norms are folded into convolutions, which takes less time."""
+
+    def __init__(self, encoder: EfficientNetLite) -> None:
+        quick = folded(_Finest(encoder), torch.zeros(1, 3, 64, 64)).encoder
+        self.encoder: EfficientNetLite = quick.to(memory_format=torch.channels_last).requires_grad_(False)  # type: ignore[assignment, operator, union-attr]
+
+    @torch.no_grad()
+    def __call__(self, rgb: Tensor) -> tuple[Tensor, Tensor]:
+        with reduced():
+            _, f4, f8 = self.encoder(normalise(rgb).contiguous(memory_format=torch.channels_last), 3)
+        return f4.float(), f8.float()
+
+
+class _Finest(nn.Module):
+    """The features that the head takes, as one tensor."""
+
+    def __init__(self, encoder: EfficientNetLite) -> None:
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([feature.flatten(1) for feature in self.encoder(x, 3)], 1)
+
+
+class ExportedFeatures:
+    """Features as an exported segmenter tells them to the head at run time: in 8 bits they are not quite the same."""
+
+    def __init__(self, path: Path, threads: int) -> None:
+        import onnx
+        from onnx.utils import Extractor
+
+        card = find_card(path)
+        whole = onnx.load(str(card.check_file()))
+        if not set(FEATURES) <= {value.name for value in whole.graph.output}:
+            raise ModelError(
+                f"Recipe, reads: expected a segmenter that tells {', '.join(FEATURES)}, found {card.name}."
+            )
+        # Only what leads to these features runs.
+        with tempfile.TemporaryDirectory() as folder:
+            part = Path(folder) / "features.onnx"
+            onnx.save(Extractor(whole).extract_model(["image"], list(FEATURES)), str(part))
+            self._session = open_session(part, threads)
+
+    def __call__(self, rgb: Tensor) -> tuple[Tensor, Tensor]:
+        told = self._session.run({"image": rgb.permute(0, 2, 3, 1).contiguous().numpy()})
+        f4, f8 = (torch.from_numpy(told[name]).contiguous(memory_format=torch.channels_last) for name in FEATURES)
+        return f4, f8
 
 
 def share_of(mask: Tensor, like: Tensor) -> Tensor:
@@ -101,12 +155,12 @@ def polyp_weight(polyp: Tensor, share: float = 0.3) -> Tensor:
 
 
 @torch.no_grad()
-def depth_errors(head: nn.Module, encoder: EfficientNetLite, batches: Iterator[Item]) -> tuple[float, float, float]:
+def depth_errors(head: nn.Module, features: Features, batches: Iterator[Item]) -> tuple[float, float, float]:
     """Mean over frames of AbsRel metric and after median alignment, and of AbsRel on polyps (20 pixels and more)."""
     metric, aligned, on_polyp = [], [], []
     for rgb, mask, ray_mm, rays in batches:
         with reduced():
-            told = head(*inputs_of(encoder, rgb, rays)).float()[:, 0].exp()
+            told = head(*inputs_of(features, rgb, rays)).float()[:, 0].exp()
         for guess, truth, share in zip(told, ray_mm, share_of(mask, ray_mm), strict=True):
             valid = torch.isfinite(truth) & (truth > 1)
             if not valid.any():
@@ -126,21 +180,25 @@ def train_depth(config: DepthConfig, say: Callable[[str], None] = print) -> Path
     torch.set_num_threads(config.threads)
     torch.manual_seed(config.seed)
     encoder = _frozen(config)
-    render_shards(config.simulated, config.shards, say, views=True)
-    paths = shard_paths(config.simulated)[: config.shards]
+    features = EncoderFeatures(encoder) if config.reads is None else ExportedFeatures(config.reads, config.threads)
     left_out = config.held_out + config.seen
-    if len(paths) <= left_out:
+    if config.shards <= left_out:
         raise UsageError(
             f"Recipe: expected more sequences than the {config.held_out} held out and the {config.seen} seen before, "
-            f"found {len(paths)}."
+            f"found {config.shards}."
         )
-    data = Views(paths[left_out:], config.zoomed)
-    judged = Views(paths[: config.held_out]) if config.held_out else None
+    judging = render_shards(config.simulated, range(config.held_out), say, views=True)
+    learning = render_shards(config.simulated, range(left_out, config.shards), say, views=True)
+    if not learning:
+        raise UsageError(
+            f"Recipe: expected sequences to learn from in {config.simulated}, found that none can be made."
+        )
+    data = Views(learning, config.zoomed)
+    judged = Views(judging) if judging else None
     steps = min(config.length, len(data)) // config.batch
     if steps == 0:
         raise UsageError(f"Recipe: expected at least one batch of {config.batch} frames, found {len(data)} frames.")
-    head = _first(config, encoder, data)
-    encoder = _quick(encoder)
+    head = _first(config, encoder, features, data)
     average = copy.deepcopy(head).eval()
     optimisers = make_optimisers(head, config.rate)
     config.out.mkdir(parents=True, exist_ok=True)
@@ -162,7 +220,7 @@ def train_depth(config: DepthConfig, say: Callable[[str], None] = print) -> Path
             rate = learning_rate(step / (config.epochs * steps), config.rate, 0.03)
             for group in (group for optimiser in optimisers for group in optimiser.param_groups):
                 group["lr"] = rate
-            inputs = inputs_of(encoder, rgb, rays)
+            inputs = inputs_of(features, rgb, rays)
             with reduced():
                 told = head(*inputs)
             loss = depth_loss(told.float(), ray_mm, polyp_weight(share_of(mask, ray_mm)))
@@ -180,7 +238,7 @@ def train_depth(config: DepthConfig, say: Callable[[str], None] = print) -> Path
         errors: tuple[float, ...] = ()
         if judged is not None:
             whole = [(number, None) for number in range(len(judged))]
-            errors = depth_errors(average, encoder, _batches(judged, whole, config))
+            errors = depth_errors(average, features, _batches(judged, whole, config))
         say(f"epoch {epoch} loss {np.mean(losses):.4f}, AbsRel metric, aligned, polyp: " + _joined(errors))
         with (config.out / "log.csv").open("a", newline="") as file:
             csv.writer(file).writerow([epoch, f"{np.mean(losses):.5f}", *(f"{error:.5f}" for error in errors)])
@@ -208,30 +266,15 @@ def _frozen(config: DepthConfig) -> EfficientNetLite:
     return segmenter.encoder.to(memory_format=torch.channels_last).eval().requires_grad_(False)
 
 
-class _Finest(nn.Module):
-    """The features that the head takes, as one tensor."""
-
-    def __init__(self, encoder: EfficientNetLite) -> None:
-        super().__init__()
-        self.encoder = encoder
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.cat([feature.flatten(1) for feature in self.encoder(x, 3)], 1)
-
-
-def _quick(encoder: EfficientNetLite) -> EfficientNetLite:
-    """The same features in less time: norms are folded into convolutions."""
-    quick = folded(_Finest(encoder), torch.zeros(1, 3, 64, 64)).encoder
-    return quick.to(memory_format=torch.channels_last).requires_grad_(False)  # type: ignore[operator, union-attr, return-value]
-
-
-def _first(config: DepthConfig, encoder: EfficientNetLite, data: Views, batches: int = 12) -> DepthHead:
+def _first(
+    config: DepthConfig, encoder: EfficientNetLite, features: Features, data: Views, batches: int = 12
+) -> DepthHead:
     """A head that starts from the encoder's own upper stages, or one to go on from."""
     _, c4, c8, _, _ = encoder.channels
     head = DepthHead((c4, c8)).to(memory_format=torch.channels_last)
     spread = np.linspace(0, len(data) - 1, config.batch * batches).astype(int)
     fed = [
-        inputs_of(encoder, rgb, rays) for rgb, _, _, rays in _batches(data, [(int(n), None) for n in spread], config)
+        inputs_of(features, rgb, rays) for rgb, _, _, rays in _batches(data, [(int(n), None) for n in spread], config)
     ]
     unsettled: nn.Module = head.eval()
     if config.head is not None and not config.head.is_file():

@@ -214,7 +214,10 @@ def measure_parity(model: nn.Module, path: Path, size: int, steps: int = 4) -> P
 
 
 def write_depth_graph(head: DepthHead, path: Path, size: int) -> InputSpec:
-    """Write the ONNX file of the depth head for the features of a segmenter with square inputs of `size` pixels."""
+    """Write the ONNX file of the depth head for the features of a segmenter with square inputs of `size` pixels.
+
+    It takes one frame at a time, as `DepthEstimator` gives them: with every size known, dozens of nodes are left out.
+    """
     arguments = _depth_inputs(head, size, torch.Generator().manual_seed(0))
     image, *features, rays = arguments
     head = folded(head, *features, image.permute(0, 3, 1, 2).float(), rays.permute(0, 3, 1, 2))
@@ -228,7 +231,6 @@ def write_depth_graph(head: DepthHead, path: Path, size: int) -> InputSpec:
             str(path),
             input_names=inputs,
             output_names=outputs,
-            dynamic_axes={key: {0: "n"} for key in inputs + outputs},
             opset_version=OPSET,
             dynamo=False,
         )

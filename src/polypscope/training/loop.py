@@ -25,7 +25,7 @@ from polypscope.models.efficientnet_lite import EfficientNetLite, imagenet_state
 from polypscope.models.pns_plus_stream import StreamSegmenter
 from polypscope.models.registry import MODELS, create
 from polypscope.records.errors import MissingInput, UsageError
-from polypscope.training.allocation import keep_pages
+from polypscope.runtime.allocation import keep_pages
 from polypscope.training.config import Source, TrainConfig
 from polypscope.training.data import Batches, Stills, decoded
 from polypscope.training.joint import Joint, Mixed, joint_loss, simulated_count
@@ -175,7 +175,7 @@ def open_data(config: TrainConfig, say: Callable[[str], None] = print) -> tuple[
     stills = Stills(images, masks, config.augment)
     if config.simulated is None:
         return stills, weights
-    render_shards(config.simulated.folder, config.simulated.shards, say)
+    render_shards(config.simulated.folder, range(config.simulated.shards), say)
     return Mixed(stills, config.simulated), weights
 
 

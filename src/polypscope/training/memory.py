@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from polypscope.models.pns_plus_stream import PAST, StreamSegmenter
 from polypscope.records.errors import UsageError
-from polypscope.training.allocation import keep_pages
+from polypscope.runtime.allocation import keep_pages
 from polypscope.training.augment import AugmentSpec, augment
 from polypscope.training.clips import clip_from_still, simulated_clip
 from polypscope.training.config import MemoryConfig
@@ -95,7 +95,7 @@ def train_memory(config: MemoryConfig, say: Callable[[str], None] = print) -> Pa
     model, base = load_trained(config.start)
     if not isinstance(model, StreamSegmenter):
         raise UsageError(f"{config.start}: expected a pns_plus_stream, found {base.model.name}; a memory needs it.")
-    render_shards(config.simulated, config.shards, say)
+    render_shards(config.simulated, range(config.shards), say)
     pictures, _ = gather(config.train)
     images, masks = decoded(pictures, config.cache_side_px, config.cache or config.out / "cache")
     keep_pages()

@@ -78,18 +78,20 @@ def ray_directions(camera: Camera, side_px: int = RAY_SIDE_PX) -> NDArray[np.flo
 
 
 def render_shards(
-    folder: Path, count: int, say: Callable[[str], None] = print, jobs: int = -1, *, views: bool = False
-) -> None:
-    """Render shards 0 to count - 1 that are not there yet; a sequence that cannot be made is named and left out.
+    folder: Path, wanted: Iterable[int], say: Callable[[str], None] = print, jobs: int = -1, *, views: bool = False
+) -> list[Path]:
+    """The shards of these sequences, rendered if they are not there yet; one that cannot be made is named and left out.
 
     They hold short clips (`render_shard`) or, with `views`, single frames (`render_views`).
     """
     render = render_views if views else render_shard
     folder.mkdir(parents=True, exist_ok=True)
-    missing = [index for index in range(count) if not _shard_path(folder, index).exists()]
+    paths = {index: _shard_path(folder, index) for index in wanted}
+    missing = [index for index, path in paths.items() if not path.exists()]
     for message in Parallel(jobs, return_as="generator")(delayed(_render)(render, folder, index) for index in missing):
         if message:
             say(message)
+    return [path for path in paths.values() if path.exists()]
 
 
 def shard_paths(folder: Path) -> list[Path]:
