@@ -419,13 +419,12 @@ def _scale_shown(scale: ScaleCourse | None) -> str:
     return f"corrected by {count} known depth{'' if count == 1 else 's'}, {' to '.join(ends)} × the network's"
 
 
-def _size_shown(row: dict[str, Any]) -> tuple[str, str]:
-    """Long axis and interval of a row of polyps.csv, in words.
+def size_shown(long_mm: float | None, low_mm: float | None, high_mm: float | None) -> tuple[str, str]:
+    """Long axis and interval of a polyp in words; without an upper limit they are a lower bound.
 
-    >>> _size_shown({"long_mm": 6.24, "low_mm": 5.1, "high_mm": None})
+    >>> size_shown(6.24, 5.1, None)
     ('at least 6.2', '5.1 or more')
     """
-    long_mm, low_mm, high_mm = row["long_mm"], row["low_mm"], row["high_mm"]
     if long_mm is None or low_mm is None:
         return "–" if long_mm is None else f"{long_mm:.1f}", "–"
     # Of a polyp that no frame shows whole, only a lower bound is known.
@@ -447,7 +446,7 @@ def _show_video(summary: VideoSummary) -> None:
             f"{row['last_s']:.2f}",
             row["frames_seen"],
             f"{row['confidence']:.2f}",
-            *_size_shown(row),
+            *size_shown(row["long_mm"], row["low_mm"], row["high_mm"]),
             row["flags"] if isinstance(row["flags"], str) else " ".join(row["flags"]),
         )
         for row in summary.polyps

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from polypscope.records import SizeEstimate
+
 __all__ = ["Demo", "demo"]
 
 _SEED, _INDEX, _FRAMES, _SIDE = 10, 0, 300, 416
@@ -147,16 +149,23 @@ def _rows(results: Any, matches: list[Any]) -> list[dict[str, Any]]:
                 "found_as": [p.id for p in found],
                 "latency_frames": match.latency_frames,
                 "estimate_mm": None if size is None else round(size.long_mm, 4),
-                "interval_mm": None
-                if size is None or size.interval_mm is None
-                else [round(v, 4) for v in size.interval_mm],
+                "interval_mm": None if size is None else _interval(size),
             }
         )
     return rows
 
 
+def _interval(size: SizeEstimate) -> list[float | None] | None:
+    """Lower and upper limit; the latter is None of a polyp that no frame shows whole."""
+    if size.interval_mm is None:
+        return None
+    low, high = (round(limit, 4) for limit in size.interval_mm)
+    return [low, None if size.partial else high]
+
+
 def _show(result: Demo) -> None:
     from polypscope import DISCLAIMER
+    from polypscope.api.analyze import size_shown
     from polypscope.runtime.console import say, show_table
 
     rows = [
@@ -164,8 +173,7 @@ def _show(result: Demo) -> None:
             row["true"],
             row["paris"],
             f"{row['true_mm']:.1f}",
-            "–" if row["estimate_mm"] is None else f"{row['estimate_mm']:.1f}",
-            "–" if row["interval_mm"] is None else f"{row['interval_mm'][0]:.1f}–{row['interval_mm'][1]:.1f}",
+            *size_shown(row["estimate_mm"], *(row["interval_mm"] or (None, None))),
             ", ".join(map(str, row["found_as"])) or "missed",
             "–" if row["latency_frames"] is None else row["latency_frames"],
         )
