@@ -2,8 +2,8 @@
 
 glibc gives large pieces of freed memory back to the system and asks for them anew, and the system fills each page with
 zeros. A step of training frees and takes gigabytes, which cost a quarter of its time
-(`benchmarks/training_speed.py`); the maps of a single full-HD frame have 27 MB, which cost nearly as much as the depth
-head computes (`benchmarks/segmenter_speed.py`). The setting lasts as long as the process.
+(`benchmarks/training_speed.py`); the maps of a single full-HD frame have 27 MB, which can cost nearly as much as the
+depth head computes. The setting lasts as long as the process.
 """
 
 from __future__ import annotations
