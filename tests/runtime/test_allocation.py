@@ -19,13 +19,13 @@ for limit in limits:
         Segmenter.load()
     else:
         assert keep_pages(limit * 2**20 if limit else None)
-faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for turn in range(3):
-    if turn == 1:
-        before = faults()
+asked = []
+for turn in range(5):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     taken = [np.ones(megabytes * 2**18, np.float32) for _ in range(pieces)]
     del taken
-print(faults() - before)
+    asked.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+print(min(asked[1:]))
 """
 
 
@@ -45,12 +45,11 @@ def _faults(*words: int) -> int:
         (384, 1, (0,), True),  # without a limit
         (384, 1, (0, 64), True),  # which a later limit does not take back
         (8, 4, (128,), True),  # maps of a frame
-        (8, 20, (64,), False),  # more than may be kept
+        (64, 1, (128,), False),  # a piece of more than 32 MiB: given back wherever it lies
         (8, 4, (-1,), True),  # by whoever loads a segmenter
     ],
 )
 def test_pages_are_asked_for_once(megabytes: int, pieces: int, limits: tuple[int, ...], kept: bool) -> None:
-    given_back = _faults(megabytes, pieces)
-    # Two turns of 32 MiB or more are 16,384 pages of 4 KiB, or 32 of 2 MiB.
-    assert given_back >= 32
-    assert (_faults(megabytes, pieces, *limits) < 0.1 * given_back) == kept
+    # The least of several turns: whether glibc gives back what it was not told to keep hangs on what lies above it,
+    # and a page now and then is asked for by something else. A page may be of 2 MiB.
+    assert (_faults(megabytes, pieces, *limits) < megabytes * pieces / 2 / 2) == kept

@@ -24,8 +24,8 @@ def keep_pages(most_bytes: int | None = None) -> bool:
 
     Parameters
     ----------
-    most_bytes : how much of it is kept at the most, in pieces of up to 32 MiB; everything if None, which nothing takes
-        back.
+    most_bytes : how much freed memory may lie at the end of the heap before it is given back; what lies below memory in
+        use stays anyway, pieces of more than 32 MiB never do. Everything stays if None, which nothing takes back.
     """
     global _everything
     if _everything:
