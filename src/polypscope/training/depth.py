@@ -23,6 +23,7 @@ from polypscope.records.errors import MissingInput, ModelError, UsageError
 from polypscope.runtime.allocation import keep_pages
 from polypscope.runtime.backends import open_session
 from polypscope.runtime.cards import find_card
+from polypscope.runtime.runlog import sha256
 from polypscope.training.augment import colour
 from polypscope.training.clips import spoil
 from polypscope.training.config import DepthConfig
@@ -180,7 +181,7 @@ def train_depth(config: DepthConfig, say: Callable[[str], None] = print) -> Path
     torch.set_num_threads(config.threads)
     torch.manual_seed(config.seed)
     encoder = _frozen(config)
-    features = EncoderFeatures(encoder) if config.reads is None else ExportedFeatures(config.reads, config.threads)
+    features = EncoderFeatures(encoder) if config.reads is None else _exported(config.reads, config)
     left_out = config.held_out + config.seen
     if config.shards <= left_out:
         raise UsageError(
@@ -199,7 +200,7 @@ def train_depth(config: DepthConfig, say: Callable[[str], None] = print) -> Path
     if steps == 0:
         raise UsageError(f"Recipe: expected at least one batch of {config.batch} frames, found {len(data)} frames.")
     head = _first(config, encoder, features, data)
-    average = copy.deepcopy(head).eval()
+    before, average = copy.deepcopy(head).eval(), copy.deepcopy(head).eval()
     optimisers = make_optimisers(head, config.rate)
     config.out.mkdir(parents=True, exist_ok=True)
     last, first = config.out / "last.pt", 0
@@ -235,19 +236,28 @@ def train_depth(config: DepthConfig, say: Callable[[str], None] = print) -> Path
             if index % 50 == 0:
                 pace = (time.perf_counter() - started) / (index + 1)
                 say(f"epoch {epoch} batch {index}/{steps} loss {np.mean(losses[-50:]):.4f} {pace:.2f} s each")
-        errors: tuple[float, ...] = ()
-        if judged is not None:
-            whole = [(number, None) for number in range(len(judged))]
-            errors = depth_errors(average, features, _batches(judged, whole, config))
+        errors = _judged(average, features, judged, config)
         say(f"epoch {epoch} loss {np.mean(losses):.4f}, AbsRel metric, aligned, polyp: " + _joined(errors))
         with (config.out / "log.csv").open("a", newline="") as file:
             csv.writer(file).writerow([epoch, f"{np.mean(losses):.5f}", *(f"{error:.5f}" for error in errors)])
         memory = [optimiser.state_dict() for optimiser in optimisers]
         state = {"model": head.state_dict(), "average": average.state_dict(), "optimisers": memory}
         save_state({**state, "epoch": epoch}, last)
+    if config.before > 0:
+        # What the colons before taught weighs as well as what these did.
+        update_average(average, before, 1 - config.before)
+        errors = _judged(average, features, judged, config)
+        share = f"{config.before:g} of them"
+        say(f"mean with the weights before, {share}: AbsRel metric, aligned, polyp: {_joined(errors)}")
     weights = config.out / "depth.pt"
     save_state({"depth": average.state_dict(), "channels": list(average.channels)}, weights)
     return weights
+
+
+def _judged(head: DepthHead, features: Features, judged: Views | None, config: DepthConfig) -> tuple[float, ...]:
+    if judged is None:
+        return ()
+    return depth_errors(head, features, _batches(judged, [(number, None) for number in range(len(judged))], config))
 
 
 def _batches(data: Views, chosen: list[tuple[int, int | None]], config: DepthConfig) -> Iterator[Item]:
@@ -264,6 +274,18 @@ def _frozen(config: DepthConfig) -> EfficientNetLite:
     segmenter = StreamSegmenter(config.encoder)
     load_start(segmenter, config.start)
     return segmenter.encoder.to(memory_format=torch.channels_last).eval().requires_grad_(False)
+
+
+def _exported(path: Path, config: DepthConfig) -> ExportedFeatures:
+    """The features of the exported segmenter that `reads` names, which must be `start` or made from it."""
+    card = find_card(path)
+    # A checkpoint does not say what was exported from it.
+    if config.start.suffix == ".onnx" and sha256(config.start) not in (card.sha256, card.made_from):
+        raise ModelError(
+            f"Recipe, reads: expected {config.start.name} or its 8-bit form, found {card.name}, which is another "
+            "segmenter; a head reads the features of the segmenter that it branches from."
+        )
+    return ExportedFeatures(path, config.threads)
 
 
 def _first(
