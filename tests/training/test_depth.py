@@ -252,19 +252,6 @@ def test_the_head_can_be_taught_with_the_features_that_it_will_read(config: Dept
     assert first[0] != first[1]
 
 
-def test_a_run_can_write_the_mean_of_what_it_went_on_from_and_what_it_learnt(config: DepthConfig) -> None:
-    before = train_depth(config.model_copy(update={"out": config.out / "before", "epochs": 1}), lambda _: None)
-    on, said = config.model_copy(update={"head": before, "seed": 9}), list[str]()
-    after = train_depth(on.model_copy(update={"out": config.out / "after"}), lambda _: None)
-    mean = train_depth(on.model_copy(update={"out": config.out / "mean", "before": 0.25}), said.append)
-    weights = [torch.load(path, weights_only=True)["depth"] for path in (before, after, mean)]
-    for old, new, both in zip(*(state.values() for state in weights), strict=True):
-        if old.is_floating_point():
-            torch.testing.assert_close(both, 0.25 * old + 0.75 * new)
-    assert any((old != new).any() for old, new in zip(weights[0].values(), weights[1].values(), strict=True))
-    assert sum("0.25 of them: AbsRel" in line for line in said) == 1
-
-
 def test_sequences_seen_before_are_left_out_and_not_rendered(config: DepthConfig) -> None:
     first, second = (config.simulated / f"{index:05d}.npz" for index in (0, 1))
     first.unlink()

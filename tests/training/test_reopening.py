@@ -25,7 +25,7 @@ from polypscope.training.config import load_recipe  # noqa: E402
 from polypscope.training.export import export_depth, export_segmenter, load_members, write_card  # noqa: E402
 from polypscope.training.joint import Joint  # noqa: E402
 from polypscope.training.loop import build, load_start  # noqa: E402
-from polypscope.training.reopening import reopen, settle_norms  # noqa: E402
+from polypscope.training.reopening import reopen, settle_norms, settle_sizes  # noqa: E402
 from polypscope.training.simulated import ray_directions  # noqa: E402
 
 EXAMPLE = torch.zeros(1, 3, 64, 64)
@@ -95,6 +95,12 @@ def test_a_joint_run_takes_the_segmenter_and_keeps_its_own_head(tmp_path: Path) 
     assert all(torch.equal(value, head[name]) for name, value in model.depth.state_dict().items())
 
 
+def head_inputs() -> tuple[torch.Tensor, ...]:
+    rays = torch.nn.functional.normalize(torch.rand(4, 3, 22, 22) + 0.1, dim=1)
+    sizes = ((24, 32), (40, 16), (3, 128))
+    return (*(torch.rand(4, channels, side, side) for channels, side in sizes), rays)
+
+
 def test_a_depth_head_comes_back_and_its_norms_settle(tmp_path: Path) -> None:
     torch.manual_seed(0)
     owner = exported(seasoned(StreamSegmenter("lite0")), "pns_plus_stream", tmp_path / "s.onnx")
@@ -102,9 +108,7 @@ def test_a_depth_head_comes_back_and_its_norms_settle(tmp_path: Path) -> None:
     torch.save({"depth": head.state_dict(), "channels": [24, 40]}, tmp_path / "depth.pt")
     facts = {"summary": "", "licence": "Apache-2.0"}
     export_depth(tmp_path / "depth.pt", tmp_path / "d.onnx", owner, "made-depth", facts)
-    rays = torch.nn.functional.normalize(torch.rand(4, 3, 22, 22) + 0.1, dim=1)
-    sizes = ((24, 32), (40, 16), (3, 128))
-    inputs = (*(torch.rand(4, channels, side, side) for channels, side in sizes), rays)
+    inputs = head_inputs()
     reopen(again, tmp_path / "d.onnx", *inputs)
     with torch.no_grad():
         expected = head(*inputs)
@@ -117,6 +121,26 @@ def test_a_depth_head_comes_back_and_its_norms_settle(tmp_path: Path) -> None:
         torch.testing.assert_close(again.train()(*inputs), expected, atol=1e-2, rtol=1e-2)
     assert unsettled > 0.05
     assert not any(module._forward_pre_hooks for module in again.modules())
+
+
+def test_weights_before_norms_get_the_size_that_they_are_born_with() -> None:
+    torch.manual_seed(2)
+    head, inputs = seasoned(DepthHead()), head_inputs()
+    with torch.no_grad():
+        head.stage3[0]._expand_conv.weight.mul_(torch.logspace(-2, 2, 240).view(-1, 1, 1, 1))
+        head.stage3[0]._expand_conv.weight[7] = 0  # a channel that says nothing
+        before = head(*inputs)
+        lone = head.surveys[0].query.weight.clone()
+        settle_sizes(head, *inputs)
+        torch.testing.assert_close(head(*inputs), before, rtol=1e-4, atol=1e-4)
+    for (name, one), fresh in zip(head.named_modules(), DepthHead().modules(), strict=True):
+        if isinstance(one, torch.nn.Conv2d) and one.bias is None:
+            size = one.weight.detach().flatten(1).square().mean(1).sqrt()
+            assert size[size > 0].max() / size[size > 0].min() == pytest.approx(1, abs=1e-4), name
+            assert float(size.max()) == pytest.approx(float(fresh.weight.detach().square().mean().sqrt()), rel=0.2), (
+                name
+            )
+    assert torch.equal(head.surveys[0].query.weight, lone)  # no norm follows: size means something
 
 
 def test_the_shipped_depth_head_is_what_its_training_goes_on_from() -> None:
