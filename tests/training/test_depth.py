@@ -27,7 +27,7 @@ from polypscope.training.depth import (  # noqa: E402
     polyp_weight,
     train_depth,
 )
-from polypscope.training.simulated import Shard  # noqa: E402
+from polypscope.training.simulated import Shard, render_shards  # noqa: E402
 
 
 @pytest.fixture
@@ -117,6 +117,27 @@ def test_views_are_turned_with_their_rays_and_as_rendered_without_a_seed(config:
     for zoomed in (0.0, 1.0):  # a turned view keeps every distance, a part of it does not
         turned = [Views(views.paths, zoomed)[9, seed][2].numpy() for seed in range(6)]
         assert all(np.array_equal(np.sort(told, axis=None), whole) for told in turned) == (zoomed == 0.0)
+
+
+def test_only_missing_shards_are_rendered_and_one_that_cannot_be_is_named(
+    config: DepthConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = Shard.load(config.simulated / "00000.npz")
+
+    def render(index: int) -> Shard:
+        if index == 4:
+            raise UsageError("Colon: expected room to fly, found none.")
+        return there
+
+    monkeypatch.setattr("polypscope.training.simulated.render_views", render)
+    said: list[str] = []
+    found = render_shards(config.simulated, [4, 0, 5], said.append, jobs=1, views=True)
+    assert [path.stem for path in found] == ["00000", "00005"]
+    np.testing.assert_array_equal(Shard.load(found[1]).ray_mm, there.ray_mm)
+    assert said[0].startswith(f"rendering 2 sequences into {config.simulated}")
+    assert said[1:] == ["sequence 4 left out: Colon: expected room to fly, found none."]
+    render_shards(config.simulated, [0, 5], said.append, jobs=1, views=True)
+    assert len(said) == 2
 
 
 def test_a_shard_is_loaded_as_it_was_saved_and_changes_stay_in_memory(config: DepthConfig) -> None:
@@ -252,6 +273,19 @@ def test_the_head_can_be_taught_with_the_features_that_it_will_read(config: Dept
     assert first[0] != first[1]
 
 
+def test_a_run_can_write_the_mean_of_what_it_went_on_from_and_what_it_learnt(config: DepthConfig) -> None:
+    before = train_depth(config.model_copy(update={"out": config.out / "before", "epochs": 1}), lambda _: None)
+    on, said = config.model_copy(update={"head": before, "seed": 9}), list[str]()
+    after = train_depth(on.model_copy(update={"out": config.out / "after"}), lambda _: None)
+    mean = train_depth(on.model_copy(update={"out": config.out / "mean", "before": 0.25}), said.append)
+    weights = [torch.load(path, weights_only=True)["depth"] for path in (before, after, mean)]
+    for old, new, both in zip(*(state.values() for state in weights), strict=True):
+        if old.is_floating_point():
+            torch.testing.assert_close(both, 0.25 * old + 0.75 * new)
+    assert any((old != new).any() for old, new in zip(weights[0].values(), weights[1].values(), strict=True))
+    assert sum("0.25 of them: AbsRel" in line for line in said) == 1
+
+
 def test_sequences_seen_before_are_left_out_and_not_rendered(config: DepthConfig) -> None:
     first, second = (config.simulated / f"{index:05d}.npz" for index in (0, 1))
     first.unlink()
@@ -289,8 +323,8 @@ def test_bad_recipes_are_told(config: DepthConfig, tmp_path: Path) -> None:
 def test_each_stage_of_the_shipped_head_goes_on_from_the_one_before() -> None:
     recipes = Path(__file__).parents[2] / "recipes"
     before: DepthConfig | None = None
-    for name in ("depth.first.toml", "depth.second.toml", "depth.third.toml", "depth.toml"):
-        recipe = load_recipe(recipes / name)
+    for stage in (".first", ".second", ".third", ".fourth", ".fifth", ""):
+        recipe = load_recipe(recipes / f"depth{stage}.toml")
         assert isinstance(recipe, DepthConfig)
         assert recipe.simulated.is_absolute()
         assert recipe.head == (before and before.out / "depth.pt")

@@ -166,6 +166,13 @@ class DepthConfig(_Table):
     zoomed: float = Field(
         default=0.4, ge=0, le=1, description="share of frames that may be cut to a part; half of them are"
     )
+    before: float = Field(
+        default=0,
+        ge=0,
+        lt=1,
+        description="share of the weights that a run went on from in those that it writes: where further training "
+        "hardly helps, the mean of both can err less on new colons than either",
+    )
     threads: int = 2
 
 

@@ -28,7 +28,7 @@ from polypscope.training.augment import colour
 from polypscope.training.clips import spoil
 from polypscope.training.config import DepthConfig
 from polypscope.training.joint import Item, turned, zoomed
-from polypscope.training.loop import learning_rate, load_start, normalise, save_state, update_average
+from polypscope.training.loop import learning_rate, load_start, normalise, pace, save_state, update_average
 from polypscope.training.losses import depth_loss, scale_loss
 from polypscope.training.muon import make_optimisers
 from polypscope.training.precision import reduced
@@ -200,7 +200,7 @@ def train_depth(config: DepthConfig, say: Callable[[str], None] = print) -> Path
     if steps == 0:
         raise UsageError(f"Recipe: expected at least one batch of {config.batch} frames, found {len(data)} frames.")
     head = _first(config, encoder, features, data)
-    average = copy.deepcopy(head).eval()
+    before, average = copy.deepcopy(head).eval(), copy.deepcopy(head).eval()
     optimisers = make_optimisers(head, config.rate)
     config.out.mkdir(parents=True, exist_ok=True)
     last, first = config.out / "last.pt", 0
@@ -234,21 +234,30 @@ def train_depth(config: DepthConfig, say: Callable[[str], None] = print) -> Path
             update_average(average, head, min(0.998, (1 + step) / (10 + step)))
             losses.append(float(loss.detach()))
             if index % 50 == 0:
-                pace = (time.perf_counter() - started) / (index + 1)
-                say(f"epoch {epoch} batch {index}/{steps} loss {np.mean(losses[-50:]):.4f} {pace:.2f} s each")
-        errors: tuple[float, ...] = ()
-        if judged is not None:
-            whole = [(number, None) for number in range(len(judged))]
-            errors = depth_errors(average, features, _batches(judged, whole, config))
+                told_pace = pace(started, index + 1, config.epochs * steps - step - 1)
+                say(f"epoch {epoch} batch {index}/{steps} loss {np.mean(losses[-50:]):.4f}, {told_pace}")
+        errors = _judged(average, features, judged, config)
         say(f"epoch {epoch} loss {np.mean(losses):.4f}, AbsRel metric, aligned, polyp: " + _joined(errors))
         with (config.out / "log.csv").open("a", newline="") as file:
             csv.writer(file).writerow([epoch, f"{np.mean(losses):.5f}", *(f"{error:.5f}" for error in errors)])
         memory = [optimiser.state_dict() for optimiser in optimisers]
         state = {"model": head.state_dict(), "average": average.state_dict(), "optimisers": memory}
         save_state({**state, "epoch": epoch}, last)
+    if config.before > 0:
+        # Two ends of one valley: a point between them errs less than either.
+        update_average(average, before, 1 - config.before)
+        errors = _judged(average, features, judged, config)
+        share = f"{config.before:g} of them"
+        say(f"mean with the weights before, {share}: AbsRel metric, aligned, polyp: {_joined(errors)}")
     weights = config.out / "depth.pt"
     save_state({"depth": average.state_dict(), "channels": list(average.channels)}, weights)
     return weights
+
+
+def _judged(head: DepthHead, features: Features, judged: Views | None, config: DepthConfig) -> tuple[float, ...]:
+    if judged is None:
+        return ()
+    return depth_errors(head, features, _batches(judged, [(number, None) for number in range(len(judged))], config))
 
 
 def _batches(data: Views, chosen: list[tuple[int, int | None]], config: DepthConfig) -> Iterator[Item]:

@@ -122,9 +122,8 @@ def _train(config: TrainConfig, processes: Processes, say: Callable[[str], None]
             update_average(average, model, min(config.optimiser.ema, (1 + step) / (10 + step)))
             losses.append(float(loss.detach()))
             if processes.first and batch_index % 20 == 0:
-                pace = (time.perf_counter() - started) / (batch_index + 1)
-                recent = np.mean(losses[-20:])
-                say(f"epoch {epoch} batch {batch_index}/{len(sampler)} loss {recent:.4f} {pace:.2f} s each")
+                recent, told = np.mean(losses[-20:]), pace(started, batch_index + 1, total - step)
+                say(f"epoch {epoch} batch {batch_index}/{len(sampler)} loss {recent:.4f}, {told}")
         if processes.first:
             scores = validate(segmenter_of(average), config)
             row = EpochLog(epoch, float(np.mean(losses)), rate, time.perf_counter() - started, scores)
@@ -147,6 +146,16 @@ def _train(config: TrainConfig, processes: Processes, say: Callable[[str], None]
             channels = list(average.depth.channels)
             save_state({"depth": average.depth.state_dict(), "channels": channels}, config.out / "depth.pt")
     return final
+
+
+def pace(started: float, done: int, left: int) -> str:
+    """How long a step took since `started` (of `time.perf_counter`), and how long those that are left will take.
+
+    >>> pace(time.perf_counter() - 60, 30, 90)
+    '2.00 s each, 3 min left'
+    """
+    each = (time.perf_counter() - started) / done
+    return f"{each:.2f} s each, {each * left / 60:.0f} min left"
 
 
 def segmenter_of(model: nn.Module) -> nn.Module:

@@ -26,7 +26,7 @@ from polypscope.training.clips import clip_from_still, simulated_clip
 from polypscope.training.config import MemoryConfig
 from polypscope.training.data import decoded
 from polypscope.training.export import load_trained
-from polypscope.training.loop import gather, save_state
+from polypscope.training.loop import gather, pace, save_state
 from polypscope.training.losses import boundary_weight, structure_loss
 from polypscope.training.precision import reduced
 from polypscope.training.simulated import render_shards, shard_paths
@@ -129,8 +129,8 @@ def train_memory(config: MemoryConfig, say: Callable[[str], None] = print) -> Pa
         recent.append((float(loss.detach()), alone))
         if (step + 1) % 25 == 0 or step + 1 == config.steps:
             mean = np.mean(recent[-25:], axis=0)
-            pace = (time.perf_counter() - started) / (step - first + 1)
-            say(f"step {step + 1}/{config.steps} loss {mean[0]:.4f}, without memory {mean[1]:.4f}, {pace:.2f} s each")
+            told = pace(started, step - first + 1, config.steps - step - 1)
+            say(f"step {step + 1}/{config.steps} loss {mean[0]:.4f}, without memory {mean[1]:.4f}, {told}")
             with (config.out / "log.csv").open("a", newline="") as file:
                 csv.writer(file).writerow([step + 1, *mean.round(5)])
             state = {"memory": model.memory.state_dict(), "optimiser": optimiser.state_dict(), "step": step + 1}

@@ -12,17 +12,18 @@ import struct
 import zipfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import cv2
 import numpy as np
-from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 from polypscope.geometry.cameras import project, rays
 from polypscope.records import Camera
-from polypscope.records.errors import MissingInput, PolypscopeError
+from polypscope.records.errors import MissingInput
+from polypscope.runtime.jobs import run_jobs
 from polypscope.simulator import sequence
 from polypscope.simulator.sequence import Settings, SimulatedFrame, SimulatedSequence
 
@@ -88,9 +89,11 @@ def render_shards(
     folder.mkdir(parents=True, exist_ok=True)
     paths = {index: _shard_path(folder, index) for index in wanted}
     missing = [index for index, path in paths.items() if not path.exists()]
-    for message in Parallel(jobs, return_as="generator")(delayed(_render)(render, folder, index) for index in missing):
-        if message:
-            say(message)
+    if missing:
+        say(f"rendering {len(missing)} sequences into {folder}, a second or two each on one core")
+    work = partial(_render, render, folder)
+    for failure in run_jobs(work, missing, jobs=jobs, label="rendering", unit="sequences").failures:
+        say(f"sequence {failure.name} left out: {failure.sentence}")
     return [path for path in paths.values() if path.exists()]
 
 
@@ -106,12 +109,10 @@ def _shard_path(folder: Path, index: int) -> Path:
     return folder / f"{index:05d}.npz"
 
 
-def _render(render: Callable[[int], Shard], folder: Path, index: int) -> str | None:
-    try:
-        render(index).save(_shard_path(folder, index))
-    except PolypscopeError as error:
-        return f"shard {index} left out: {error}"
-    return None
+def _render(render: Callable[[int], Shard], folder: Path, index: int) -> Path:
+    path = _shard_path(folder, index)
+    render(index).save(path)
+    return path
 
 
 def write_stills(shards: Path, out: Path, least_share: float = 0.002) -> int:
