@@ -129,6 +129,23 @@ def test_evaluate_depth_of_a_scaled_prediction(data: Path, tmp_path: Path) -> No
     assert sparse.value("absrel") == pytest.approx(0.1, abs=0.002)
 
 
+def test_evaluate_depth_looks_carefully_unless_it_should_be_fast(data: Path, tmp_path: Path) -> None:
+    folder = sequence(data)
+    truth = cv2.imread(str(folder / "depth" / "000000.png"), cv2.IMREAD_UNCHANGED).astype(np.float32) * 0.01
+    rgb, camera = read_rgb(folder / "rgb" / "000000.png"), Camera.from_json((folder / "camera.json").read_text())
+    told = {}
+    for fast, looks in ((False, "its mirror images"), (True, "once")):
+        found = evaluate_depth(data, out=tmp_path / looks, every=4, fast=fast).result
+        predicted = DepthEstimator.load().depth(rgb, camera, careful=not fast).values
+        seen = (truth > 0) & np.isfinite(predicted)
+        told[fast] = found.value("absrel")
+        assert told[fast] == pytest.approx(np.mean(np.abs(predicted[seen] / truth[seen] - 1)), abs=1e-4)
+        assert looks in (tmp_path / looks / "report.html").read_text()
+    assert told[True] != pytest.approx(told[False], abs=1e-3)
+    with pytest.raises(UsageError, match="predicted maps"):
+        evaluate_depth(data, tmp_path / "predicted", out=tmp_path / "out", fast=True)
+
+
 def test_evaluate_propagation_with_true_masks_as_predictions(data: Path, tmp_path: Path) -> None:
     folder = sequence(data)
     for path in (folder / "masks").iterdir():

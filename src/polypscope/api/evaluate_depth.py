@@ -29,6 +29,7 @@ def depth(
     near: float = 100.0,
     farthest: float | None = None,
     least_pixels: int | None = None,
+    fast: bool = False,
 ) -> DepthReport:
     """Score predicted depth maps against truth, dense or at a few known points, in mm.
 
@@ -52,6 +53,9 @@ def depth(
         Leave out truth farther than this many mm.
     least_pixels
         Frames with fewer valid pixels are left out and listed: 10 for dense truth, 1 for sparse points unless given.
+    fast
+        Let the shipped network look at each frame once, as `polypscope analyze` does, instead of also at its mirror
+        images, as `polypscope measure` does.
     """
     import polars as pl
 
@@ -67,8 +71,12 @@ def depth(
     sparse = Path(truth).suffix.lower() in (".csv", ".tsv", ".parquet")
     least = least_pixels if least_pixels is not None else (1 if sparse else 10)
     spec = protocol.Spec(least, near, float("inf") if farthest is None else farthest)
-    arguments = {"truth": truth, "predicted": predicted, "out": out, "every": every, "spec": str(spec)}
-    out = Path(out)
+    arguments = {"truth": truth, "predicted": predicted, "out": out, "every": every, "spec": str(spec), "fast": fast}
+    out, source = Path(out), ""
+    if fast and predicted is not None:
+        raise UsageError(
+            f"fast: expected the shipped network to look, found predicted maps in {predicted}; leave one out."
+        )
     with RunLog(out, "evaluate depth", arguments) as log:
         if sparse:
             if predicted is None:
@@ -80,14 +88,17 @@ def depth(
                 raise UsageError("predicted: expected a folder of depth maps, found no depth network; give the folder.")
             if models is not None:
                 log.record(models=models.identity)
+                looks = "once, as in a video" if fast else "and its mirror images, as for `polypscope measure`"
+                source = f"Predicted by the shipped network, which looked at each frame {looks}."
             # Masks are only asked for where models run anyway: the depth head reads the segmenter's features.
-            frames = depth_frames(Path(truth), Predictions(depth=predicted, models=models), every=every)
+            predictions = Predictions(depth=predicted, models=models, careful=not fast)
+            frames = depth_frames(Path(truth), predictions, every=every)
         result = protocol.evaluate(track(frames, "scoring", unit="frames"), spec)
         if not result.rows:
             raise InputError(f"{truth}: expected frames with both depths, found none; check both folders.")
         write_table(out / "frames.csv", pl.DataFrame(list(result.rows)))
         write_table(out / "summary.csv", pl.DataFrame(result.summary))
-        write_depth_page(out / "report.html", result, sparse=sparse)
+        write_depth_page(out / "report.html", result, sparse=sparse, source=source)
         log.record(summary=result.summary, skipped=len(result.skipped))
         log.add_note(SIMULATED)
     show_table(
@@ -98,6 +109,8 @@ def depth(
             for r in result.summary
         ],
     )
+    if source:
+        note(source)
     if result.skipped:
         note(f"{len(result.skipped)} frames were left out, for example {result.skipped[0]}")
     say(f"{out / 'report.html'} written. {SIMULATED} {DISCLAIMER}")

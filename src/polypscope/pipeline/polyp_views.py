@@ -36,12 +36,16 @@ _THRESHOLD = 0.5
 
 @dataclass(frozen=True)
 class Predictions:
-    """Where predictions come from: folders, or models that are run; either part may be missing."""
+    """Where predictions come from: folders, or models that are run; either part may be missing.
+
+    With `careful`, a depth network also looks at the mirror images of each frame, as `polypscope measure` lets it.
+    """
 
     masks: Path | None = None
     depth: Path | None = None
     models: Models | None = None
     threshold: float = _THRESHOLD
+    careful: bool = False
 
     def of(
         self, clip: ClipFiles, stem: str, image: Path, camera: Camera
@@ -58,7 +62,7 @@ class Predictions:
             found = _file(self.depth, clip.clip, stem, "depth")
             depth = None if found is None else _read_predicted_depth(found)
         elif self.models is not None and self.models.ranger is not None and rgb is not None:
-            depth = self.models.ranger.depth(rgb, camera)
+            depth = self.models.ranger.depth(rgb, camera, careful=self.careful)
         return mask, depth
 
     def pass_by(self, image: Path) -> None:

@@ -198,8 +198,8 @@ def write_propagation_page(path: Path, result: Propagation, groups: Sequence[tup
     return write_page(path, "From mask and depth to size", [*sections, published_section()], lead=SIMULATED)
 
 
-def write_depth_page(path: Path, result: DepthResult, *, sparse: bool = False) -> Path:
-    """`report.html` of `evaluate depth`."""
+def write_depth_page(path: Path, result: DepthResult, *, sparse: bool = False, source: str = "") -> Path:
+    """`report.html` of `evaluate depth`; `source` says where the predictions come from."""
     best = {"delta1": "high", "delta2": "high", "delta3": "high"}
     columns = [
         Column("alignment"),
@@ -211,6 +211,7 @@ def write_depth_page(path: Path, result: DepthResult, *, sparse: bool = False) -
     notes = (
         "Per frame, then averaged. none: as predicted, in mm; median: each frame scaled by the ratio of medians; "
         "trajectory: one least-squares scale per sequence. near: true depth up to 100 mm.",
+        *([source] if source else []),
     )
     parts: list[Part] = [Table(columns, result.summary, notes=notes)]
     if result.skipped:
