@@ -105,6 +105,24 @@ def test_many_domes_stay_within_the_error_budget() -> None:
     assert np.mean(np.abs(noisy)) <= 0.60
 
 
+@pytest.mark.parametrize("spill_px", [4, 8, 14])
+def test_a_mask_that_spills_over_a_limb_does_not_reach_the_wall_far_behind(spill_px: int) -> None:
+    mask, depth = scene((3.0, 3.0, 3.0), 20.0, centre_height_mm=15.0)
+    spilt = BinaryMask(mask.values | np.roll(mask.values, spill_px, axis=1))
+    right = caliper.measure(mask, depth, CAMERA).long_mm
+    assert caliper.measure(spilt, depth, CAMERA).long_mm == pytest.approx(right, rel=0.05)
+
+
+def test_a_part_behind_a_step_counts_while_it_may_belong_to_the_polyp() -> None:
+    # Two parts of one outline, the second set back as a head sets back its stalk, or further.
+    mask, depth = scene((4.0, 4.0, 1.0), 20.0)
+    for back_mm, whole in ((10.0, True), (24.0, False)):
+        z = depth.values.copy()
+        z[:, 104:] += np.float32(back_mm)
+        relief = relief_of(mask, DepthMap(z, DepthKind.Z_MM), CAMERA)
+        assert (np.linalg.norm(relief.points, axis=1).max() > 20.0 + 0.5 * back_mm) == whole
+
+
 def test_size_is_linear_in_depth() -> None:
     mask, depth = scene((4.0, 3.0, 2.0), 22.0, elevation_deg=50.0)
     double = DepthMap(depth.values * np.float32(2.0), DepthKind.Z_MM)

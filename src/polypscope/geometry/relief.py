@@ -26,6 +26,9 @@ _MAX_WINDOW_PX = 12
 # often than it shortens it; of 0, .2, .4, .5, .6, .8 and 1 the middle ones gave the smallest errors on polyps that the
 # intervals were made from.
 _BELIEVED = 0.6
+# A part of a mask that begins so many of the polyp's widths behind it is no part of it. A stalk can begin more than one
+# and a half behind its head.
+_BEHIND = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,8 @@ def relief_of(mask: BinaryMask, depth: DepthMap, camera: Camera, *, inset_px: in
     # Steps of this size are steps between surfaces, not the fall of one surface towards its limb.
     step_mm = 0.25 * extent + 6.0 * noise * middle
     inside = _snapped(given, known, t, step_mm)
+    if depth.sigma is None:  # predicted maps have slopes where surfaces have steps
+        inside = _in_front(inside, known, t, step_mm, _BEHIND * extent)
     usable = _eroded(inside, inset_px) & known
     if np.count_nonzero(usable) < 4:
         usable = inside & known
@@ -259,6 +264,31 @@ def _snapped(given: Bools, known: Bools, t: Array, step_mm: float) -> Bools:
         kept = kept & ~dropped
     if kept is given or np.count_nonzero(kept & known) < max(4, 0.3 * np.count_nonzero(given)):
         return given
+    return masks.largest_part(BinaryMask(kept)).values
+
+
+def _in_front(inside: Bools, known: Bools, t: Array, step_mm: float, behind_mm: float) -> Bools:
+    """The mask without parts beyond a step that begin more than `behind_mm` behind its largest part.
+
+    A mask that spills over a limb takes in a patch of the wall far behind, and every chord to there would be too long.
+    """
+    from scipy import ndimage
+
+    nearest = ndimage.minimum_filter(np.where(inside & known, t, np.inf), size=3)
+    with np.errstate(invalid="ignore"):
+        beyond = inside & known & (t - nearest > step_mm)
+    if not beyond.any():
+        return inside
+    parts, count = ndimage.label(inside & ~beyond)
+    if count == 0:
+        return inside
+    main = 1 + int(np.argmax(np.bincount(parts.ravel())[1:]))
+    limit = float(np.median(t[(parts == main) & known])) + behind_mm
+    begins = [np.quantile(depths, 0.1) if (depths := t[(parts == n) & known]).size else 0.0 for n in range(count + 1)]
+    with np.errstate(invalid="ignore"):
+        kept = inside & ~((parts > 0) & (np.array(begins)[parts] > limit)) & ~(beyond & (t > limit))
+    if kept.sum() == inside.sum() or np.count_nonzero(kept & known) < 4:
+        return inside
     return masks.largest_part(BinaryMask(kept)).values
 
 
