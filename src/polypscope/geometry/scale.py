@@ -23,8 +23,8 @@ __all__ = ["CHANGING", "LASTS_S", "READING", "SHARED", "ScaleCourse"]
 Array = NDArray[np.float64]
 
 # Standard deviations of the logarithm of predicted / true depth, measured on simulated colons.
-SHARED = 0.073  # of what all frames of a video share
-CHANGING = 0.084  # of what changes with the view
+SHARED = 0.074  # of what all frames of a video share
+CHANGING = 0.080  # of what changes with the view
 LASTS_S = 0.6  # how long that stays alike, in s
 READING = 0.09  # of a single point that an instrument touches, against its frame
 _ODD = 2.0  # readings so many times further off than usual lose their say
@@ -43,7 +43,7 @@ class ScaleCourse:
 
     >>> course = ScaleCourse((2.0,), (1.2,))
     >>> round(course.factor(2.0), 3), round(course.factor(60.0), 3)
-    (1.117, 1.049)
+    (1.114, 1.051)
     """
 
     times_s: tuple[float, ...]
