@@ -235,7 +235,7 @@ def train_depth(config: DepthConfig, say: Callable[[str], None] = print) -> Path
             losses.append(float(loss.detach()))
             if index % 50 == 0:
                 told_pace = pace(started, index + 1, config.epochs * steps - step - 1)
-                say(f"epoch {epoch} batch {index}/{steps} loss {np.mean(losses[-50:]):.4f}, {told_pace}")
+                say(f"epoch {epoch} batch {index}/{steps} loss {np.mean(losses[-50:]):.4f} {told_pace}")
         errors = _judged(average, features, judged, config)
         say(f"epoch {epoch} loss {np.mean(losses):.4f}, AbsRel metric, aligned, polyp: " + _joined(errors))
         with (config.out / "log.csv").open("a", newline="") as file:

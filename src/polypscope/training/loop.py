@@ -123,7 +123,7 @@ def _train(config: TrainConfig, processes: Processes, say: Callable[[str], None]
             losses.append(float(loss.detach()))
             if processes.first and batch_index % 20 == 0:
                 recent, told = np.mean(losses[-20:]), pace(started, batch_index + 1, total - step)
-                say(f"epoch {epoch} batch {batch_index}/{len(sampler)} loss {recent:.4f}, {told}")
+                say(f"epoch {epoch} batch {batch_index}/{len(sampler)} loss {recent:.4f} {told}")
         if processes.first:
             scores = validate(segmenter_of(average), config)
             row = EpochLog(epoch, float(np.mean(losses)), rate, time.perf_counter() - started, scores)
