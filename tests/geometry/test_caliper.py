@@ -113,6 +113,17 @@ def test_a_mask_that_spills_over_a_limb_does_not_reach_the_wall_far_behind(spill
     assert caliper.measure(spilt, depth, CAMERA).long_mm == pytest.approx(right, rel=0.05)
 
 
+def test_of_a_spilt_mask_the_part_with_depth_is_measured_though_more_of_it_has_none() -> None:
+    z = np.full((200, 200), np.nan, np.float32)
+    z[90:110, 80:100] = 20.0  # a square of the polyp, then a seam of wall far behind, then nothing
+    z[90:110, 100] = 80.0
+    mask = np.zeros((200, 200), bool)
+    mask[90:110, 80:125] = True
+    relief = relief_of(BinaryMask(mask), DepthMap(z, DepthKind.Z_MM), CAMERA)
+    assert np.nanmax(relief.points[:, 2]) == pytest.approx(20.0, abs=0.1)
+    assert np.ptp(relief.points[:, 0]) == pytest.approx(20 * 20.0 / CAMERA.fx, rel=0.05)
+
+
 def test_a_part_behind_a_step_counts_while_it_may_belong_to_the_polyp() -> None:
     # Two parts of one outline, the second set back as a head sets back its stalk, or further.
     mask, depth = scene((4.0, 4.0, 1.0), 20.0)

@@ -27,7 +27,7 @@ from polypscope.training.depth import (  # noqa: E402
     polyp_weight,
     train_depth,
 )
-from polypscope.training.simulated import Shard, render_shards  # noqa: E402
+from polypscope.training.simulated import Shard, render_shards, render_views  # noqa: E402
 
 
 @pytest.fixture
@@ -119,23 +119,19 @@ def test_views_are_turned_with_their_rays_and_as_rendered_without_a_seed(config:
         assert all(np.array_equal(np.sort(told, axis=None), whole) for told in turned) == (zoomed == 0.0)
 
 
-def test_only_missing_shards_are_rendered_and_one_that_cannot_be_is_named(
-    config: DepthConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    there = Shard.load(config.simulated / "00000.npz")
-
-    def render(index: int) -> Shard:
-        if index == 4:
-            raise UsageError("Colon: expected room to fly, found none.")
-        return there
-
-    monkeypatch.setattr("polypscope.training.simulated.render_views", render)
+def test_only_missing_shards_are_rendered_and_one_that_cannot_be_is_named(config: DepthConfig) -> None:
+    there = (config.simulated / "00000.npz").read_bytes()
+    (config.simulated / "00004.part.npz").mkdir()  # in the way of what is written
     said: list[str] = []
     found = render_shards(config.simulated, [4, 0, 5], said.append, jobs=1, views=True)
     assert [path.stem for path in found] == ["00000", "00005"]
-    np.testing.assert_array_equal(Shard.load(found[1]).ray_mm, there.ray_mm)
+    assert found[0].read_bytes() == there
+    shard, fresh = Shard.load(found[1]), render_views(5)
+    np.testing.assert_array_equal(shard.rgb, fresh.rgb)
+    np.testing.assert_array_equal(shard.ray_mm, fresh.ray_mm)
     assert said[0].startswith(f"rendering 2 sequences into {config.simulated}")
-    assert said[1:] == ["sequence 4 left out: Colon: expected room to fly, found none."]
+    assert len(said) == 2
+    assert said[1].startswith("sequence 4 left out: IsADirectoryError")
     render_shards(config.simulated, [0, 5], said.append, jobs=1, views=True)
     assert len(said) == 2
 

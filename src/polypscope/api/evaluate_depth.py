@@ -88,7 +88,7 @@ def depth(
                 raise UsageError("predicted: expected a folder of depth maps, found no depth network; give the folder.")
             if models is not None:
                 log.record(models=models.identity)
-                looks = "once, as in a video" if fast else "and its mirror images, as for `polypscope measure`"
+                looks = "once, as in a video" if fast else "and its mirror images, as for polypscope measure"
                 source = f"Predicted by the shipped network, which looked at each frame {looks}."
             # Masks are only asked for where models run anyway: the depth head reads the segmenter's features.
             predictions = Predictions(depth=predicted, models=models, careful=not fast)

@@ -280,16 +280,18 @@ def _in_front(inside: Bools, known: Bools, t: Array, step_mm: float, behind_mm: 
     if not beyond.any():
         return inside
     parts, count = ndimage.label(inside & ~beyond)
-    if count == 0:
+    pixels = np.bincount(parts[known], minlength=count + 1)[1:]  # only parts with depth can say where the polyp is
+    if not pixels.any():
         return inside
-    main = 1 + int(np.argmax(np.bincount(parts.ravel())[1:]))
+    main = 1 + int(np.argmax(pixels))
     limit = float(np.median(t[(parts == main) & known])) + behind_mm
     begins = [np.quantile(depths, 0.1) if (depths := t[(parts == n) & known]).size else 0.0 for n in range(count + 1)]
     with np.errstate(invalid="ignore"):
         kept = inside & ~((parts > 0) & (np.array(begins)[parts] > limit)) & ~(beyond & (t > limit))
-    if kept.sum() == inside.sum() or np.count_nonzero(kept & known) < 4:
-        return inside
-    return masks.largest_part(BinaryMask(kept)).values
+    # What is left may fall apart: the polyp is where its largest part with depth is, not where most pixels are.
+    pieces = ndimage.label(kept)[0]
+    front = pieces == pieces[tuple(np.argwhere(parts == main)[0])]
+    return inside if kept.sum() == inside.sum() or np.count_nonzero(front & known) < 4 else front
 
 
 def _around(places: NDArray[np.intp], shape: tuple[int, int], pad: int) -> tuple[slice, slice]:
