@@ -5,8 +5,8 @@
     python benchmarks/depth_accuracy.py --course 60
 
 AbsRel = mean of |predicted - true| / true over all pixels of a frame, averaged over frames: metric, and after the
-prediction was scaled by the median ratio; of one look at each frame, and of a careful one, which averages the frame
-and its mirror images. Seeds below 5000 and the thirty polyp models were never trained on. Every row has colons of its
+prediction was scaled by the median ratio; of one look at each frame, and of a careful one, which averages all its flips
+and quarter turns. Seeds below 5000 and the thirty polyp models were never trained on. Every row has colons of its
 own, because the scale errs by colon: what is drawn decides more than how many frames are looked at ("+-" is one
 standard error over colons). With --card, the figures become the scores on the depth head's card. With --causes,
 nothing of this but what the error of the scale goes along with, over that many other sequences: a slope of -0.2 on the

@@ -134,7 +134,7 @@ def test_evaluate_depth_looks_carefully_unless_it_should_be_fast(data: Path, tmp
     truth = cv2.imread(str(folder / "depth" / "000000.png"), cv2.IMREAD_UNCHANGED).astype(np.float32) * 0.01
     rgb, camera = read_rgb(folder / "rgb" / "000000.png"), Camera.from_json((folder / "camera.json").read_text())
     told = {}
-    for fast, looks in ((False, "its mirror images"), (True, "once")):
+    for fast, looks in ((False, "flips and quarter turns"), (True, "once")):
         found = evaluate_depth(data, out=tmp_path / looks, every=4, fast=fast).result
         predicted = DepthEstimator.load().depth(rgb, camera, careful=not fast).values
         seen = (truth > 0) & np.isfinite(predicted)

@@ -14,33 +14,46 @@ def ranger() -> DepthEstimator:
     return DepthEstimator.load()
 
 
-# A camera whose axis is not in the middle of the picture: mirrored, it is another one.
+# A camera whose axis is not in the middle of the picture: turned, it is another one.
 CAMERA = Camera(width=120, height=96, fx=70.0, fy=80.0, cx=50.0, cy=55.0)
 RGB = np.random.default_rng(0).integers(30, 220, (96, 120, 3), dtype=np.uint8)
 
 
-def _mirrored(camera: Camera, down: int, across: int) -> Camera:
+TURNS = [(swapped, down, across) for swapped in (0, 1) for down in (1, -1) for across in (1, -1)]
+
+
+def _turned(camera: Camera, swapped: int, down: int, across: int) -> Camera:
+    """The camera that takes the picture with rows and columns exchanged or not, then flipped."""
+    axes = (camera.width, camera.fx, camera.cx), (camera.height, camera.fy, camera.cy)
+    (width, fx, cx), (height, fy, cy) = reversed(axes) if swapped else axes
     return Camera(
-        width=camera.width,
-        height=camera.height,
-        fx=camera.fx,
-        fy=camera.fy,
-        cx=camera.cx if across > 0 else camera.width - 1 - camera.cx,
-        cy=camera.cy if down > 0 else camera.height - 1 - camera.cy,
+        width=width,
+        height=height,
+        fx=fx,
+        fy=fy,
+        cx=cx if across > 0 else width - 1 - cx,
+        cy=cy if down > 0 else height - 1 - cy,
     )
 
 
-def test_a_careful_look_is_the_geometric_mean_of_mirrored_cameras(ranger: DepthEstimator) -> None:
-    looks = []
-    for down, across in ((1, 1), (1, -1), (-1, 1), (-1, -1)):
-        seen = np.ascontiguousarray(RGB[::down, ::across])
-        looks.append(ranger.depth(seen, _mirrored(CAMERA, down, across)).values[::down, ::across])
-    assert np.abs(np.log(looks[0] / looks[3])).max() > 0.01, "the network is not symmetric by itself"
+def _picture(swapped: int, down: int, across: int) -> np.ndarray:
+    return np.ascontiguousarray((RGB.swapaxes(0, 1) if swapped else RGB)[::down, ::across])
+
+
+def _back(values: np.ndarray, swapped: int, down: int, across: int) -> np.ndarray:
+    values = values[::down, ::across]
+    return values.T if swapped else values
+
+
+def test_a_careful_look_is_the_geometric_mean_of_turned_cameras(ranger: DepthEstimator) -> None:
+    looks = [_back(ranger.depth(_picture(*turn), _turned(CAMERA, *turn)).values, *turn) for turn in TURNS]
+    for other in looks[1:]:
+        assert np.abs(np.log(looks[0] / other)).max() > 0.01, "the network is not symmetric by itself"
     careful = ranger.depth(RGB, CAMERA, careful=True)
     # Each look is enlarged before it is averaged here, and after that there: not the same to the last digit.
-    np.testing.assert_allclose(careful.values, np.exp(np.mean(np.log(looks), axis=0)), rtol=0.03)
-    middle = float(np.median(np.abs(np.log(careful.values / np.exp(np.mean(np.log(looks), axis=0))))))
-    assert middle < 2e-3
+    expected = np.exp(np.mean(np.log(looks), axis=0))
+    np.testing.assert_allclose(careful.values, expected, rtol=0.03)
+    assert float(np.median(np.abs(np.log(careful.values / expected)))) < 2e-3
 
 
 def test_distances_err_by_factors() -> None:
@@ -48,8 +61,11 @@ def test_distances_err_by_factors() -> None:
     np.testing.assert_allclose(_mean(told), [[20.0, 3.0]], rtol=1e-6)
 
 
-def test_the_mirror_image_of_a_careful_look_is_the_look_at_the_mirror_image(ranger: DepthEstimator) -> None:
+@pytest.mark.parametrize("turn", [(0, 1, -1), (1, 1, 1), (1, -1, 1)])
+def test_a_careful_look_at_a_turned_picture_is_the_turned_look(
+    ranger: DepthEstimator, turn: tuple[int, int, int]
+) -> None:
     told = ranger.depth(RGB, CAMERA, careful=True)
-    again = ranger.depth(np.ascontiguousarray(RGB[:, ::-1]), _mirrored(CAMERA, 1, -1), careful=True)
-    np.testing.assert_allclose(again.values[:, ::-1], told.values, rtol=1e-4)
-    np.testing.assert_allclose(again.sigma[:, ::-1], told.sigma, rtol=1e-4)
+    again = ranger.depth(_picture(*turn), _turned(CAMERA, *turn), careful=True)
+    np.testing.assert_allclose(_back(again.values, *turn), told.values, rtol=1e-4)
+    np.testing.assert_allclose(_back(again.sigma, *turn), told.sigma, rtol=1e-4)

@@ -54,8 +54,8 @@ def depth(
     least_pixels
         Frames with fewer valid pixels are left out and listed: 10 for dense truth, 1 for sparse points unless given.
     fast
-        Let the shipped network look at each frame once, as `polypscope analyze` does, instead of also at its mirror
-        images, as `polypscope measure` does.
+        Let the shipped network look at each frame once, as `polypscope analyze` does, instead of in all its flips and
+        quarter turns, as `polypscope measure` does.
     """
     import polars as pl
 
@@ -88,7 +88,7 @@ def depth(
                 raise UsageError("predicted: expected a folder of depth maps, found no depth network; give the folder.")
             if models is not None:
                 log.record(models=models.identity)
-                looks = "once, as in a video" if fast else "and its mirror images, as for polypscope measure"
+                looks = "once, as in a video" if fast else "in all its flips and quarter turns, as for measure"
                 source = f"Predicted by the shipped network, which looked at each frame {looks}."
             # Masks are only asked for where models run anyway: the depth head reads the segmenter's features.
             predictions = Predictions(depth=predicted, models=models, careful=not fast)

@@ -38,7 +38,8 @@ _THRESHOLD = 0.5
 class Predictions:
     """Where predictions come from: folders, or models that are run; either part may be missing.
 
-    With `careful`, a depth network also looks at the mirror images of each frame, as `polypscope measure` lets it.
+    With `careful`, a depth network looks at each frame in all its flips and quarter turns, as `polypscope measure` lets
+    it.
     """
 
     masks: Path | None = None

@@ -24,7 +24,8 @@ __all__ = ["DEFAULT_DEPTH", "DepthEstimator", "fix_scale"]
 
 DEFAULT_DEPTH = "polypscope-depth"
 SHARED = ("image", "feature_4", "feature_8")  # what the head takes of what the segmenter has computed
-MIRRORED = ((1, 1), (1, -1), (-1, 1), (-1, -1))  # steps down and across the picture: as it is first
+# Flips and quarter turns of a picture: rows and columns exchanged or not, then steps down and across; as it is first.
+TURNS = tuple((swapped, down, across) for swapped in (False, True) for down in (1, -1) for across in (1, -1))
 
 
 class DepthEstimator:
@@ -82,7 +83,8 @@ class DepthEstimator:
         ----------
         rgb : (H, W, 3) uint8.
         camera : the camera that took it; its size is the frame's.
-        careful : look at the frame and its mirror images and average what they tell, for four times the work.
+        careful : look at the frame in all its flips and quarter turns and average what they tell, for eight times the
+            work.
         """
         if rgb.shape[:2] != (camera.height, camera.width):
             raise RecordError.of(
@@ -92,7 +94,7 @@ class DepthEstimator:
                 hint="use camera.resized(width, height)",
             )
         directions, forward = self._lens(camera)
-        looks = [self._look(rgb, directions, *turn) for turn in (MIRRORED if careful else MIRRORED[:1])]
+        looks = [self._look(rgb, directions, *turn) for turn in (TURNS if careful else TURNS[:1])]
         size = (camera.width, camera.height)
         # From ray to axis while the maps are small: at full size this would cost more than the network.
         values = [
@@ -101,16 +103,22 @@ class DepthEstimator:
         return DepthMap(values[0], DepthKind.Z_MM, values[1])
 
     def _look(
-        self, rgb: NDArray[np.uint8], directions: NDArray[np.float32], down: int, across: int
+        self, rgb: NDArray[np.uint8], directions: NDArray[np.float32], swapped: bool, down: int, across: int
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Distances along the rays and their sigmas, of the picture or, where a step is -1, of its mirror image."""
-        seen = rgb if down == across == 1 else np.ascontiguousarray(rgb[::down, ::across])
-        # A mirror image is what a camera with mirrored rays would have taken.
-        rays = directions[:, ::down, ::across] * np.array([across, down, 1], np.float32)
+        """Distances along the rays and their sigmas, told of the picture turned like this and turned back."""
+        seen, rays = rgb, directions[0]
+        if swapped:
+            seen, rays = seen.swapaxes(0, 1), rays.swapaxes(0, 1)[..., [1, 0, 2]]
+        if (swapped, down, across) != TURNS[0]:  # otherwise features that the segmenter has of this very array are used
+            seen = np.ascontiguousarray(seen[::down, ::across])
+        # A turned picture is what a camera with turned rays would have taken.
+        rays = rays[::down, ::across] * np.array([across, down, 1], np.float32)
         shared = self._segmenter.features_of(seen)
-        outputs = self._session.run({"rays": np.ascontiguousarray(rays), **{name: shared[name] for name in SHARED}})
+        feeds = {"rays": np.ascontiguousarray(rays[None]), **{name: shared[name] for name in SHARED}}
+        outputs = self._session.run(feeds)
         told = (outputs[name][0, 0, ::down, ::across] for name in ("ray_mm", "sigma_mm"))
-        return next(told), next(told)
+        values, sigma = (map_.swapaxes(0, 1) if swapped else map_ for map_ in told)
+        return values, sigma
 
     def _lens(self, camera: Camera) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Rays for the network (1, 22, 22, 3), and how much of each output pixel's ray lies along the axis."""
