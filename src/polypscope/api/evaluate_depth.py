@@ -88,7 +88,8 @@ def depth(
                 raise UsageError("predicted: expected a folder of depth maps, found no depth network; give the folder.")
             if models is not None:
                 log.record(models=models.identity)
-                looks = "once, as in a video" if fast else "in all its flips and quarter turns, as for measure"
+                turned = "in all its flips and quarter turns, as polypscope measure does"
+                looks = "once, as in a video" if fast else turned
                 source = f"Predicted by the shipped network, which looked at each frame {looks}."
             # Masks are only asked for where models run anyway: the depth head reads the segmenter's features.
             predictions = Predictions(depth=predicted, models=models, careful=not fast)

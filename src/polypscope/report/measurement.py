@@ -200,12 +200,12 @@ def write_propagation_page(path: Path, result: Propagation, groups: Sequence[tup
 
 def write_depth_page(path: Path, result: DepthResult, *, sparse: bool = False, source: str = "") -> Path:
     """`report.html` of `evaluate depth`; `source` says where the predictions come from."""
-    best = {"delta1": "high", "delta2": "high", "delta3": "high"}
+    # No best value is marked: the rows are one prediction judged in several ways, not rivals.
     columns = [
         Column("alignment"),
         Column("region"),
         Column("frames", digits=0),
-        *(Column(m, _SHOWN_METRICS[m], 3, best.get(m, "low")) for m in METRICS),  # type: ignore[arg-type]
+        *(Column(m, _SHOWN_METRICS[m], 3) for m in METRICS),
         Column("scale", "median scale", 3),
     ]
     notes = (
