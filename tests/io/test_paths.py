@@ -70,6 +70,8 @@ def test_required_paths_say_what_they_found(tmp_path: Path) -> None:
     for path, kind, words in cases:
         with pytest.raises(kind, match=words):
             require_file(path, "video")
+    with pytest.raises(MissingInput, match="expected an image, found nothing"):
+        require_file(tmp_path / "no", "image")
     with pytest.raises(InputError, match="found a file"):
         require_folder(tmp_path / "empty")
 

@@ -183,7 +183,7 @@ def forceps(
     from polypscope.runtime.console import note, say, show_table
     from polypscope.runtime.runlog import DISCLAIMER, RunLog
 
-    source = require_file(annotations, "annotations")
+    source = require_file(annotations, "file of annotations")
     lens = None if camera is None else Camera.from_json(require_file(camera, "camera file").read_text(encoding="utf-8"))
     entries = read_annotations(source)
     rows: list[dict[str, Any]] = []

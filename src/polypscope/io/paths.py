@@ -89,38 +89,42 @@ def list_folders(folder: Path) -> list[Path]:
 
 def require_file(path: str | Path, what: str = "file") -> Path:
     """`path` as a Path if it is a readable file with something in it, else one sentence that says what it is."""
-    path = Path(path)
+    path, wanted = Path(path), _with_article(what)
     try:
         status = path.stat()
     except FileNotFoundError:
-        raise MissingInput(f"{path}: expected a {what}, found nothing there; check the path.") from None
+        raise MissingInput(f"{path}: expected {wanted}, found nothing there; check the path.") from None
     except NotADirectoryError:
-        raise MissingInput(f"{path}: expected a {what}, but a part of this path is not a folder; check it.") from None
+        raise MissingInput(f"{path}: expected {wanted}, but a part of this path is not a folder; check it.") from None
     except (OSError, ValueError) as error:  # ValueError: a null byte in the name
-        raise InputError(f"{path}: expected a {what} that can be read, found: {_reason(error)}.") from None
+        raise InputError(f"{path}: expected {wanted} that can be read, found: {_reason(error)}.") from None
     if stat.S_ISDIR(status.st_mode):
-        raise InputError(f"{path}: expected a {what}, found a folder; give the path of one file.")
+        raise InputError(f"{path}: expected {wanted}, found a folder; give the path of one file.")
     if stat.S_ISREG(status.st_mode) and status.st_size == 0:
-        raise InputError(f"{path}: expected a {what}, found an empty file; copy or download it again.")
+        raise InputError(f"{path}: expected {wanted}, found an empty file; copy or download it again.")
     if not os.access(path, os.R_OK):
-        raise InputError(f"{path}: expected a {what} that can be read, found no permission; change its mode.")
+        raise InputError(f"{path}: expected {wanted} that can be read, found no permission; change its mode.")
     return path
 
 
 def require_folder(path: str | Path, what: str = "folder") -> Path:
     """`path` as a Path if it is a folder that can be listed, else one sentence that says what it is."""
-    path = Path(path)
+    path, wanted = Path(path), _with_article(what)
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
-        raise MissingInput(f"{path}: expected a {what}, found nothing there; check the path.") from None
+        raise MissingInput(f"{path}: expected {wanted}, found nothing there; check the path.") from None
     except (OSError, ValueError) as error:
-        raise InputError(f"{path}: expected a {what} that can be read, found: {_reason(error)}.") from None
+        raise InputError(f"{path}: expected {wanted} that can be read, found: {_reason(error)}.") from None
     if not stat.S_ISDIR(mode):
-        raise InputError(f"{path}: expected a {what}, found a file; give the folder that holds it.")
+        raise InputError(f"{path}: expected {wanted}, found a file; give the folder that holds it.")
     if not os.access(path, os.R_OK | os.X_OK):
-        raise InputError(f"{path}: expected a {what} that can be read, found no permission; change its mode.")
+        raise InputError(f"{path}: expected {wanted} that can be read, found no permission; change its mode.")
     return path
+
+
+def _with_article(what: str) -> str:
+    return f"{'an' if what[0] in 'aeiou' else 'a'} {what}"
 
 
 def safe_join(root: Path, name: str) -> Path:
