@@ -130,6 +130,49 @@ def test_evaluate_depth_of_a_scaled_prediction(data: Path, tmp_path: Path) -> No
     assert sparse.value("absrel") == pytest.approx(0.1, abs=0.002)
 
 
+def test_predicted_depth_may_be_arrays_and_in_another_unit(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = sequence(data)
+    target = tmp_path / "predicted" / folder.name
+    target.mkdir(parents=True)
+    for path in (folder / "depth").iterdir():
+        raw = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
+        np.save(target / f"{path.stem}.npy", raw.astype(np.float32) * 0.01 / 1000 * 1.1)  # metres
+    wrong = evaluate_depth(data, tmp_path / "predicted", out=tmp_path / "wrong").result
+    assert wrong.value("absrel") == pytest.approx(0.9989, abs=1e-3)
+    said = capsys.readouterr()
+    assert "the middle of a frame is 909 times as far as predicted" in said.out + said.err
+    right = evaluate_depth(data, tmp_path / "predicted", out=tmp_path / "right", depth_unit=1000.0).result
+    assert right.value("absrel") == pytest.approx(0.1, abs=0.002)
+    said = capsys.readouterr()
+    assert "times as far" not in said.out + said.err
+    points = tmp_path / "points.csv"
+    truth = cv2.imread(str(folder / "depth" / "000000.png"), cv2.IMREAD_UNCHANGED)[80, 80] * 0.01
+    points.write_text(f"sequence,frame,x_px,y_px,depth_mm\n{folder.name},000000,80,80,{truth}\n")
+    sparse = evaluate_depth(points, tmp_path / "predicted", out=tmp_path / "sparse", depth_unit=1000.0).result
+    assert sparse.value("absrel") == pytest.approx(0.1, abs=0.002)
+    cells = propagation(
+        str(data), masks=folder / "masks", depth=tmp_path / "predicted", models=False, every=1,
+        out=tmp_path / "propagation", depth_unit=1000.0,
+    ).result  # fmt: skip
+    assert cells.sizes.rows, "polyps were measured"
+    with pytest.raises(UsageError, match=r"expected unit_mm 0\.01 as stated in the file"):
+        evaluate_depth(data, data, out=tmp_path / "other", depth_unit=1000.0)
+
+
+def test_a_picture_is_measured_with_the_camera_beside_it_or_a_field_of_view(data: Path, tmp_path: Path) -> None:
+    picture, mask, depth, polyp, _ = frame_with_polyp(data)
+    stated = image(picture, mask=mask, depth=depth, camera=sequence(data) / "camera.json", polyp=polyp).size
+    assert image(picture, mask=mask, depth=depth, polyp=polyp).size == stated
+    wide = image(picture, mask=mask, depth=depth, polyp=polyp, fov=140.0, lens="fisheye").size
+    assert wide.long_mm > 1.05 * stated.long_mm
+    alone = tmp_path / picture.name
+    alone.write_bytes(picture.read_bytes())
+    with pytest.raises(UsageError, match="found none; give its file, or --fov"):
+        image(alone, mask=mask, depth=depth, polyp=polyp)
+
+
 def test_evaluate_depth_looks_carefully_unless_it_should_be_fast(data: Path, tmp_path: Path) -> None:
     folder = sequence(data)
     truth = cv2.imread(str(folder / "depth" / "000000.png"), cv2.IMREAD_UNCHANGED).astype(np.float32) * 0.01

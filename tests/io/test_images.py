@@ -180,13 +180,49 @@ def test_depth_carries_unit_and_kind(tmp_path: Path) -> None:
 
 def test_depth_of_others_needs_a_unit(tmp_path: Path) -> None:
     path = write_image(tmp_path / "d.png", np.array([[0, 500]], np.uint16))
-    with pytest.raises(UsageError, match="give unit_mm"):
+    with pytest.raises(UsageError, match="--depth-unit"):
         read_depth(path)
     depth = read_depth(path, unit_mm=0.1)
     assert depth.kind is DepthKind.Z_MM
     assert depth.values[0, 1] == np.float32(50)
     with pytest.raises(DamagedInput, match="found 8-bit grey"):
         read_depth(write_image(tmp_path / "e.png", np.ones((2, 2), np.uint8)), unit_mm=1)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.uint16, np.int32])
+def test_depth_in_arrays_is_in_mm_unless_said_otherwise(dtype: type, tmp_path: Path) -> None:
+    none = 0 if dtype is np.uint16 else -4
+    np.save(tmp_path / "d.npy", np.array([[0, 12, 30], [7, none, 655]], dtype))
+    depth = read_depth(tmp_path / "d.npy")
+    assert depth.kind is DepthKind.Z_MM
+    np.testing.assert_array_equal(depth.values, [[np.nan, 12, 30], [7, np.nan, 655]])
+    scaled = read_depth(tmp_path / "d.npy", unit_mm=0.1, kind=DepthKind.RAY_MM)
+    assert scaled.kind is DepthKind.RAY_MM
+    np.testing.assert_allclose(scaled.values, depth.values * 0.1, rtol=1e-6)
+    with pytest.raises(UsageError, match="above 0"):
+        read_depth(tmp_path / "d.npy", unit_mm=0)
+
+
+def test_arrays_without_depth_are_refused(tmp_path: Path) -> None:
+    def saved(array: object) -> Path:
+        np.save(tmp_path / "d.npy", array)  # type: ignore[arg-type]
+        return tmp_path / "d.npy"
+
+    np.testing.assert_array_equal(read_depth(saved(np.array([[np.inf, 1e300, 5.0]]))).values, [[np.nan, np.nan, 5]])
+    with pytest.raises(DamagedInput, match=r"found float64 of shape \(2, 2, 1\)"):
+        read_depth(saved(np.ones((2, 2, 1))))
+    with pytest.raises(DamagedInput, match="found bool of shape"):
+        read_depth(saved(np.ones((2, 2), bool)))
+    with pytest.raises(UnsafeInput, match="at most 3 pixels"):
+        read_depth(saved(np.ones((2, 2))), max_pixels=3)
+    whole = saved(np.ones((20, 20))).read_bytes()
+    with pytest.raises(DamagedInput, match="expected a NumPy array"):
+        read_depth(saved(np.array([{}], object)))  # Python objects are code from a stranger
+    np.savez(tmp_path / "a.npz", np.ones((2, 2)))
+    for data in (whole[:-1], whole[:9], b"text", (tmp_path / "a.npz").read_bytes()):
+        (tmp_path / "d.npy").write_bytes(data)
+        with pytest.raises(DamagedInput, match="expected a NumPy array"):
+            read_depth(tmp_path / "d.npy")
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet"])

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from polypscope.pipeline.inputs import camera_beside, find_sources, identity, unique_names
-from polypscope.records.errors import InputError, MissingInput
+from polypscope.pipeline.inputs import camera_beside, camera_for, find_sources, identity, unique_names
+from polypscope.records import Camera
+from polypscope.records.errors import DamagedInput, InputError, MissingInput, UsageError
 
 
 def _touch(root: Path, *names: str) -> None:
@@ -46,8 +47,44 @@ def test_nothing_there_and_nothing_in_it(tmp_path: Path) -> None:
 def test_camera_and_name_of_a_sequence(tmp_path: Path) -> None:
     _touch(tmp_path, "set/s1/rgb/0.jpg", "set/s1/camera.json", "a.mp4", "a.camera.json")
     assert camera_beside(tmp_path / "set/s1/rgb") == tmp_path / "set/s1/camera.json"
+    assert camera_beside(tmp_path / "set/s1/rgb/0.jpg") == tmp_path / "set/s1/camera.json"
     assert camera_beside(tmp_path / "a.mp4") == tmp_path / "a.camera.json"
     assert unique_names([tmp_path / "set/s1/rgb"]) == ["s1"]
+
+
+def test_a_camera_comes_from_a_file_or_a_field_of_view(tmp_path: Path) -> None:
+    path = tmp_path / "camera.json"
+    known = Camera(640, 480, 500, 500, 320, 240)
+    path.write_text(known.to_json())
+    assert camera_for(path, None, "pinhole", 320, 240) == known.resized(320, 240)
+    assert camera_for(None, None, "pinhole", 320, 240, beside=path) == known.resized(320, 240)
+    assert camera_for(None, 90.0, "fisheye", 320, 240, beside=path) == Camera.from_fov(320, 240, 90.0, "fisheye")
+    assert camera_for(None, None, "pinhole", 320, 240) is None
+    with pytest.raises(UsageError, match="one of them"):
+        camera_for(path, 90.0, "pinhole", 320, 240)
+    with pytest.raises(UsageError, match=r"shape of what it took \(320×320\), found 640×480"):
+        camera_for(path, None, "pinhole", 320, 320)
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "words"),
+    [
+        (None, MissingInput, "calibrate"),
+        (b"\x89PNG", DamagedInput, "expected a text file in UTF-8, found another encoding or no text at all"),
+        (b"fx = 500", DamagedInput, "expected JSON text"),
+        (b"[1]", DamagedInput, 'expected an object with "format": "polypscope-camera", found list'),
+        (b'{"format": "colmap"}', DamagedInput, "found format 'colmap'"),
+    ],
+)
+def test_a_camera_file_that_is_none_is_named(
+    content: bytes | None, kind: type[InputError], words: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "camera.json"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(kind, match=words) as found:
+        camera_for(path, None, "pinhole", 320, 240)
+    assert str(found.value).startswith(str(path))
 
 
 def test_identity_follows_the_content(tmp_path: Path) -> None:

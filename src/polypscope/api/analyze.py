@@ -238,7 +238,7 @@ def _analyze_one(options: _Options, item: tuple[Path, Path]) -> VideoSummary:
     """Analyse one source; runs in a worker when there are several."""
     from polypscope.pipeline.engine import Settings
     from polypscope.pipeline.follow import FollowSettings
-    from polypscope.pipeline.inputs import camera_beside, identity, open_any
+    from polypscope.pipeline.inputs import camera_beside, camera_for, identity, open_any
     from polypscope.pipeline.models import load_models
     from polypscope.pipeline.run import discard, run
     from polypscope.report.analysis import write_analysis
@@ -251,7 +251,7 @@ def _analyze_one(options: _Options, item: tuple[Path, Path]) -> VideoSummary:
         return finished
     with open_any(path) as source:
         info = source.info
-        camera = _camera_of(options.camera, options.fov, options.lens, info.width, info.height, camera_beside(path))
+        camera = camera_for(options.camera, options.fov, options.lens, info.width, info.height, camera_beside(path))
         models = load_models(options.model, threads=options.threads)
         threshold = models.threshold if options.threshold is None else options.threshold
         settings = Settings(threshold=threshold, every=options.every, follow=FollowSettings(threshold=threshold))
@@ -336,43 +336,6 @@ def _check_output(out: Path, options: _Options) -> VideoSummary | None:
         return None
     note(f"{out} is finished already; nothing was left to do.")
     return VideoSummary(out.name, out, tuple(polyps), data["frames"], data["duration_s"], data["frames_per_s"], 0.0)
-
-
-def _camera_of(
-    path: Path | None,
-    fov: float | None,
-    lens: Literal["pinhole", "fisheye"],
-    width: int,
-    height: int,
-    beside: Path | Camera | None = None,
-) -> Camera | None:
-    """The camera for frames of this size: from a file, from a field of view, or from what lies beside the source."""
-    from polypscope.records import Camera
-    from polypscope.records.errors import MissingInput, UsageError
-    from polypscope.runtime.console import note
-
-    if path is not None and fov is not None:
-        raise UsageError(
-            "--camera and --fov: expected one of them, found both; the camera file says the field of view."
-        )
-    if fov is not None:
-        return Camera.from_fov(width, height, fov, lens)
-    if path is None and isinstance(beside, Path):
-        note(f"using the camera in {beside}.")
-        path = beside
-    if path is None:
-        return beside if isinstance(beside, Camera) else None
-    if not path.is_file():
-        raise MissingInput(
-            f"{path}: expected a camera file, found nothing there; make one with `polypscope calibrate`."
-        )
-    camera = Camera.from_json(path.read_text(encoding="utf-8"))
-    if abs(camera.width * height - camera.height * width) > 0.02 * camera.width * height:
-        raise UsageError(
-            f"--camera: expected a camera whose picture has the shape of the video ({width}×{height}), found "
-            f"{camera.width}×{camera.height}; calibrate with frames of this recording."
-        )
-    return camera.resized(width, height)
 
 
 def _scale_of(

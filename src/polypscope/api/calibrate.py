@@ -142,17 +142,17 @@ def undistort(images: Path, *, camera: Path, out: Path, fov: float | None = None
     fov
         Horizontal field of view of the result in degrees; the lens's own up to 120 unless given.
     """
+    from polypscope.io.camera_file import read_camera
     from polypscope.io.images import IMAGE_SUFFIXES, read_rgb, write_image
-    from polypscope.io.paths import list_files, require_file, require_folder, write_text
+    from polypscope.io.paths import list_files, require_folder, write_text
     from polypscope.pipeline.calibration import undistort as straighten
     from polypscope.pipeline.calibration import undistorted_camera
-    from polypscope.records import Camera
     from polypscope.records.errors import MissingInput
     from polypscope.runtime.console import say, track
     from polypscope.runtime.runlog import DISCLAIMER, RunLog
 
     source = require_folder(images, "folder of pictures")
-    lens = Camera.from_json(require_file(camera, "camera file").read_text(encoding="utf-8"))
+    lens = read_camera(camera)
     paths = list_files(source, IMAGE_SUFFIXES)
     if not paths:
         raise MissingInput(f"{source}: expected pictures, found none; give the folder that holds them.")

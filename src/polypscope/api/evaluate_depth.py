@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DepthReport", "depth"]
 
+_FAR_OFF = 8.0  # no network errs by such a factor in the middle, but cm and m do
+
 
 @dataclass(frozen=True, eq=False)
 class DepthReport:
@@ -29,6 +31,7 @@ def depth(
     near: float = 100.0,
     farthest: float | None = None,
     least_pixels: int | None = None,
+    depth_unit: float | None = None,
     fast: bool = False,
 ) -> DepthReport:
     """Score predicted depth maps against truth, dense or at a few known points, in mm.
@@ -42,7 +45,8 @@ def depth(
     truth
         Data set in the PolypSense3D layout (dense), or a table of sequence, frame, x_px, y_px, depth_mm (points).
     predicted
-        Folder of 16-bit depth maps SEQUENCE/STEM.png; without it the shipped depth network is run (dense truth only).
+        Folder of depth maps SEQUENCE/STEM.png (16 bits) or .npy (mm); without it the shipped depth network is run
+        (dense truth only).
     out
         Folder for the results.
     every
@@ -53,6 +57,8 @@ def depth(
         Leave out truth farther than this many mm.
     least_pixels
         Frames with fewer valid pixels are left out and listed: 10 for dense truth, 1 for sparse points unless given.
+    depth_unit
+        Millimetres per stored step of predicted maps that do not say; 0.01 in 16-bit maps and 1 in arrays unless given.
     fast
         Let the shipped network look at each frame once, as `polypscope analyze` does, instead of in all its flips and
         quarter turns, as `polypscope measure` does.
@@ -71,7 +77,8 @@ def depth(
     sparse = Path(truth).suffix.lower() in (".csv", ".tsv", ".parquet")
     least = least_pixels if least_pixels is not None else (1 if sparse else 10)
     spec = protocol.Spec(least, near, float("inf") if farthest is None else farthest)
-    arguments = {"truth": truth, "predicted": predicted, "out": out, "every": every, "spec": str(spec), "fast": fast}
+    arguments = {"truth": truth, "predicted": predicted, "out": out, "every": every, "spec": str(spec)}
+    arguments |= {"depth_unit": depth_unit, "fast": fast}
     out, source = Path(out), ""
     if fast and predicted is not None:
         raise UsageError(
@@ -81,7 +88,7 @@ def depth(
         if sparse:
             if predicted is None:
                 raise UsageError("predicted: expected a folder of depth maps for sparse points, found none; give one.")
-            frames = sparse_frames(Path(truth), Path(predicted))
+            frames = sparse_frames(Path(truth), Path(predicted), depth_unit)
         else:
             models = None if predicted is not None else load_models()
             if models is not None and models.ranger is None:
@@ -92,7 +99,7 @@ def depth(
                 looks = "once, as in a video" if fast else turned
                 source = f"Predicted by the shipped network, which looked at each frame {looks}."
             # Masks are only asked for where models run anyway: the depth head reads the segmenter's features.
-            predictions = Predictions(depth=predicted, models=models, careful=not fast)
+            predictions = Predictions(depth=predicted, depth_unit=depth_unit, models=models, careful=not fast)
             frames = depth_frames(Path(truth), predictions, every=every)
         result = protocol.evaluate(track(frames, "scoring", unit="frames"), spec)
         if not result.rows:
@@ -112,6 +119,12 @@ def depth(
     )
     if source:
         note(source)
+    wrong = next(r["scale"] for r in result.summary if r["alignment"] == "median")
+    if predicted is not None and not 1 / _FAR_OFF < wrong < _FAR_OFF:
+        note(
+            f"the middle of a frame is {wrong:.3g} times as far as predicted; if that is a matter of units, give "
+            "--depth-unit."
+        )
     if result.skipped:
         note(f"{len(result.skipped)} frames were left out, for example {result.skipped[0]}")
     say(f"{out / 'report.html'} written. {SIMULATED} {DISCLAIMER}")

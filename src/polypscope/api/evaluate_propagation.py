@@ -31,6 +31,7 @@ def propagation(
     out: Path = Path("propagation"),
     every: int = 3,
     bins: Literal["clinical", "paper"] = "clinical",
+    depth_unit: float | None = None,
 ) -> PropagationReport:
     """Show where size errors come from: true or predicted mask with true or predicted depth.
 
@@ -45,7 +46,8 @@ def propagation(
     masks
         Folder of predicted masks or probabilities SEQUENCE/STEM.png; without it the shipped segmenter is run.
     depth
-        Folder of predicted depth maps SEQUENCE/STEM.png; without it the shipped depth network is run.
+        Folder of predicted depth maps SEQUENCE/STEM.png (16 bits) or .npy (mm); without it the shipped depth network
+        is run.
     models
         Whether shipped models fill in for folders that are not given.
     doctors
@@ -56,6 +58,8 @@ def propagation(
         Measure every n-th frame only; `analyze` measures every third.
     bins
         Size classes: clinical (≤ 5, 5–10, ≥ 10 mm) or those of the PolypSense3D paper.
+    depth_unit
+        Millimetres per stored step of predicted maps that do not say; 0.01 in 16-bit maps and 1 in arrays unless given.
     """
     import polars as pl
 
@@ -79,9 +83,10 @@ def propagation(
         table = read_table(doctors, columns=("polyp", "doctor_mm"))
         known = {str(r["polyp"]): float(r["doctor_mm"]) for r in table.iter_rows(named=True) if r["doctor_mm"]}
     running = load_models() if models and (masks is None or depth is None) else None
-    predictions = Predictions(masks=masks, depth=depth, models=running)
+    predictions = Predictions(masks=masks, depth=depth, depth_unit=depth_unit, models=running)
     out = Path(out)
     arguments = {"truth": list(truth), "masks": masks, "depth": depth, "doctors": doctors, "out": out, "every": every}
+    arguments["depth_unit"] = depth_unit
     with RunLog(out, "evaluate propagation", arguments) as log:
         if running is not None:
             log.record(models=running.identity)

@@ -67,10 +67,11 @@ def live(
     import contextlib
 
     from polypscope import DISCLAIMER
-    from polypscope.api.analyze import _camera_of, _report_settings
+    from polypscope.api.analyze import _report_settings
     from polypscope.pipeline.engine import Eye, Memory, Settings
     from polypscope.pipeline.findings import Working
     from polypscope.pipeline.follow import FollowSettings
+    from polypscope.pipeline.inputs import camera_for
     from polypscope.pipeline.live import LiveStats, run_live
     from polypscope.pipeline.live_record import LiveRecord
     from polypscope.pipeline.models import load_models
@@ -82,7 +83,7 @@ def live(
 
     with _open(source) as opened:
         info = opened.info
-        scope = _camera_of(camera, fov, lens, info.width, info.height, getattr(opened, "camera", None))
+        scope = camera_for(camera, fov, lens, info.width, info.height, getattr(opened, "camera", None))
         models = load_models(model)
         chosen = models.threshold if threshold is None else threshold
         settings = Settings(threshold=chosen, follow=FollowSettings(threshold=chosen))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     import polars as pl
@@ -45,7 +45,9 @@ def image(
     *,
     mask: Path,
     depth: Path | None = None,
-    camera: Path,
+    camera: Path | None = None,
+    fov: float | None = None,
+    lens: Literal["pinhole", "fisheye"] = "pinhole",
     depth_unit: float | None = None,
     polyp: int | None = None,
     out: Path | None = None,
@@ -62,11 +64,17 @@ def image(
     mask
         Mask of the polyp, white on black, or a map of polyp ids (then --polyp chooses one).
     depth
-        16-bit depth map of the same size; without it the shipped depth network estimates one.
+        16-bit depth map or NumPy array (.npy, in mm) of the same size; without it the shipped depth network estimates
+        one.
     camera
-        Camera file of that picture size (`polypscope calibrate`, or camera.json of a simulation).
+        camera.json of the scope, as `polypscope calibrate` and `polypscope simulate` write it; needed unless --fov is
+        given. A camera.json beside the picture is used without asking.
+    fov
+        Horizontal field of view in degrees, if there is no calibration.
+    lens
+        Lens model that goes with --fov.
     depth_unit
-        Millimetres per stored step, for depth maps that do not say; 0.01 in maps of this software.
+        Millimetres per stored step, for depth maps that do not say; 0.01 in maps of this software, 1 in arrays.
     polyp
         Which id of the mask to measure; by default all that is not black.
     out
@@ -78,8 +86,9 @@ def image(
     from polypscope.io.depth import read_depth
     from polypscope.io.images import read_rgb
     from polypscope.io.masks import read_instances
-    from polypscope.io.paths import require_file, write_text
-    from polypscope.records import BinaryMask, Camera
+    from polypscope.io.paths import write_text
+    from polypscope.pipeline.inputs import camera_beside, camera_for
+    from polypscope.records import BinaryMask
     from polypscope.records.errors import UsageError
     from polypscope.report.measurement import SIMULATED
     from polypscope.runtime.console import note, say
@@ -87,7 +96,10 @@ def image(
     from polypscope.runtime.runlog import DISCLAIMER
 
     rgb = read_rgb(picture)
-    lens = Camera.from_json(require_file(camera, "camera file").read_text(encoding="utf-8"))
+    height, width = rgb.shape[:2]
+    scope = camera_for(camera, fov, lens, width, height, camera_beside(Path(picture)))
+    if scope is None:
+        raise UsageError("--camera: expected the camera that took the picture, found none; give its file, or --fov.")
     ids = read_instances(mask)
     chosen = ids > 0 if polyp is None else ids == polyp
     if polyp is not None and not chosen.any():
@@ -96,8 +108,8 @@ def image(
     if depth is not None:
         field = read_depth(depth, unit_mm=depth_unit)
     else:
-        field = DepthEstimator.load().depth(rgb, lens, careful=True)
-    size = caliper.measure(BinaryMask(chosen), field, lens, rgb=rgb)
+        field = DepthEstimator.load().depth(rgb, scope, careful=True)
+    size = caliper.measure(BinaryMask(chosen), field, scope, rgb=rgb)
     assert size.interval_mm is not None
     low, high = size.interval_mm
     say(f"long {size.long_mm:.2f} mm, short {size.short_mm:.2f} mm")
@@ -174,17 +186,18 @@ def forceps(
     from polypscope.evaluation.agreement import icc
     from polypscope.geometry import forceps as geometry
     from polypscope.geometry import masks
+    from polypscope.io.camera_file import read_camera
     from polypscope.io.masks import read_instances
     from polypscope.io.paths import require_file, safe_join
     from polypscope.io.tables import write_table
     from polypscope.pipeline.forceps_files import read_annotations
-    from polypscope.records import BinaryMask, Camera
+    from polypscope.records import BinaryMask
     from polypscope.records.errors import PolypscopeError, UsageError
     from polypscope.runtime.console import note, say, show_table
     from polypscope.runtime.runlog import DISCLAIMER, RunLog
 
     source = require_file(annotations, "file of annotations")
-    lens = None if camera is None else Camera.from_json(require_file(camera, "camera file").read_text(encoding="utf-8"))
+    lens = None if camera is None else read_camera(camera)
     entries = read_annotations(source)
     rows: list[dict[str, Any]] = []
     failures: list[str] = []

@@ -19,6 +19,7 @@ from polypscope.datasets.card import DatasetCard
 from polypscope.datasets.dataset import ASSUMED_FPS, Dataset
 from polypscope.datasets.files import ClipFiles, FrameFiles
 from polypscope.datasets.outcome import Problem
+from polypscope.io.camera_file import read_camera
 from polypscope.io.depth import DEPTH_UNIT_MM, read_depth
 from polypscope.io.images import IMAGE_SUFFIXES
 from polypscope.io.masks import MaskThreshold, read_instances, read_mask
@@ -74,12 +75,7 @@ class PolypSense3D(Dataset):
     def camera(self, clip: ClipFiles) -> Camera | None:
         assert clip.folder is not None
         path = clip.folder / "camera.json"
-        if not path.is_file():
-            return None
-        try:
-            return Camera.from_json(path.read_text(encoding="utf-8"))
-        except (RecordError, UnicodeDecodeError) as error:
-            raise DamagedInput(f"{path}: {error}") from None
+        return read_camera(path) if path.is_file() else None
 
     def polyps(self, clips: Sequence[ClipFiles]) -> tuple[TruePolyp, ...]:
         """Known polyps of a single sequence; ids of different sequences would collide."""

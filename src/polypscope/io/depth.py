@@ -1,7 +1,8 @@
 """Depth maps in and out: 16-bit grey PNG or TIFF, whole multiples of a stated unit, 0 where there is no value.
 
 What we write carries unit and kind inside the PNG (text chunks `depth_unit_mm` and `depth_kind`), so that it cannot be
-read with a wrong scale. Maps of others carry nothing: their unit must be given.
+read with a wrong scale. Maps of others carry nothing: their unit must be given. Networks often leave NumPy arrays
+behind, which are read as they are: millimetres, unless a unit is given.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ import math
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from polypscope.io.image_headers import png_text
 from polypscope.io.images import decode_image, write_image
+from polypscope.io.limits import check_pixels
 from polypscope.io.paths import require_file
 from polypscope.records import DepthKind, DepthMap
 from polypscope.records.errors import DamagedInput, OutputError, UsageError
@@ -32,14 +35,14 @@ def read_depth(
     kind: DepthKind | None = None,
     max_pixels: int | None = None,
 ) -> DepthMap:
-    """Read a 16-bit depth map.
+    """Read a depth map.
 
     Parameters
     ----------
     path
-        A 16-bit grey PNG or TIFF.
+        A 16-bit grey PNG or TIFF, or a NumPy array (.npy) of rows and columns.
     unit_mm
-        Millimetres per unit of the stored numbers; taken from the file when None and stated there.
+        Millimetres per unit of the stored numbers; taken from the file when None and stated there, 1 for arrays.
         For DepthKind.RELATIVE it is a factor without unit.
     kind
         What the values mean; taken from the file when None and stated there, else along the optical axis.
@@ -47,6 +50,9 @@ def read_depth(
         Larger images are refused.
     """
     path = require_file(path, "depth map")
+    if path.suffix.lower() == ".npy":
+        factor = _unit(path, None, 1.0 if unit_mm is None else unit_mm)
+        return DepthMap(_array(path, max_pixels) * np.float32(factor), kind or DepthKind.Z_MM)
     data = path.read_bytes()
     stated = png_text(data)
     unit_mm = _unit(path, stated.get(_UNIT_KEY), unit_mm)
@@ -58,6 +64,24 @@ def read_depth(
     values = raw.astype(np.float32) * np.float32(unit_mm)
     values[raw == 0] = np.nan
     return DepthMap(values, kind)
+
+
+def _array(path: Path, max_pixels: int | None) -> NDArray[np.float32]:
+    """The numbers in a .npy file, NaN for what is no distance."""
+    try:
+        stored = np.lib.format.open_memmap(path, mode="r")  # refuses Python objects and headers that claim too much
+    except (ValueError, EOFError, OSError):
+        raise DamagedInput(f"{path}: expected a NumPy array, found something else; save it with np.save.") from None
+    if stored.ndim != 2 or stored.dtype.kind not in "fiu":
+        raise DamagedInput(
+            f"{path}: expected numbers in rows and columns, found {stored.dtype} of shape {stored.shape}; "
+            "save one depth map per file."
+        )
+    check_pixels(stored.shape[1], stored.shape[0], str(path), max_pixels)
+    with np.errstate(over="ignore"):
+        values = np.array(stored, np.float32)
+    values[~(np.isfinite(values) & (values > 0))] = np.nan
+    return values
 
 
 def write_depth(path: str | Path, depth: DepthMap, *, unit_mm: float = DEPTH_UNIT_MM) -> Path:
@@ -85,7 +109,8 @@ def _unit(path: Path, stated: str | None, given: float | None) -> float:
     if stated is None:
         if given is None:
             raise UsageError(
-                f"{path}: expected a unit, found none in the file; give unit_mm (millimetres per stored step)."
+                f"{path}: expected a unit, found none in the file; give it (unit_mm or --depth-unit, millimetres per "
+                "stored step)."
             )
         return given
     try:

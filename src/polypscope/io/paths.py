@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from polypscope.records.errors import InputError, MissingInput, OutputError, UnsafeInput
+from polypscope.records.errors import DamagedInput, InputError, MissingInput, OutputError, UnsafeInput
 
 __all__ = [
     "STRAY_NAMES",
@@ -20,6 +20,7 @@ __all__ = [
     "list_folders",
     "natural_key",
     "natural_sorted",
+    "read_text",
     "require_file",
     "require_folder",
     "safe_join",
@@ -105,6 +106,18 @@ def require_file(path: str | Path, what: str = "file") -> Path:
     if not os.access(path, os.R_OK):
         raise InputError(f"{path}: expected {wanted} that can be read, found no permission; change its mode.")
     return path
+
+
+def read_text(path: str | Path, what: str = "text file") -> str:
+    """What a text file in UTF-8 says, else one sentence on what it is."""
+    path = require_file(path, what)
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise DamagedInput(
+            f"{path}: expected {_with_article(what)} in UTF-8, found another encoding or no text at all (byte "
+            f"{error.start}); check the path, or save it as UTF-8."
+        ) from None
 
 
 def require_folder(path: str | Path, what: str = "folder") -> Path:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from polypscope.io.sources import FrameSource
+    from polypscope.records import Camera
 
-__all__ = ["camera_beside", "find_sources", "identity", "open_any", "unique_names"]
+__all__ = ["camera_beside", "camera_for", "find_sources", "identity", "open_any", "unique_names"]
 
 _FRAME_FOLDERS = ("rgb", "images", "frames")
 _DICOM = frozenset({".dcm", ".dicom"})
@@ -73,11 +74,47 @@ def _is_dicom(path: Path) -> bool:
 
 
 def camera_beside(path: Path) -> Path | None:
-    """A camera file that belongs to a source by its place: inside a folder of frames, or beside it or a video."""
+    """A camera file that belongs to a source by its place: in a folder of frames, or beside it, a video or a frame."""
     candidates = [path.with_suffix(".camera.json"), path.parent / "camera.json"]
+    if path.parent.name in _FRAME_FOLDERS:
+        candidates.append(path.parent.parent / "camera.json")
     if path.is_dir():
         candidates.insert(0, path / "camera.json")
     return next((candidate for candidate in candidates if candidate.is_file()), None)
+
+
+def camera_for(
+    path: Path | None,
+    fov: float | None,
+    lens: Literal["pinhole", "fisheye"],
+    width: int,
+    height: int,
+    beside: Path | Camera | None = None,
+) -> Camera | None:
+    """The camera for frames of this size: from a file, from a field of view, or from what lies beside the source."""
+    from polypscope.io.camera_file import read_camera
+    from polypscope.records import Camera
+    from polypscope.records.errors import UsageError
+    from polypscope.runtime.console import note
+
+    if path is not None and fov is not None:
+        raise UsageError(
+            "--camera and --fov: expected one of them, found both; the camera file says the field of view."
+        )
+    if fov is not None:
+        return Camera.from_fov(width, height, fov, lens)
+    if path is None and isinstance(beside, Path):
+        note(f"using the camera in {beside}.")
+        path = beside
+    if path is None:
+        return beside if isinstance(beside, Camera) else None
+    camera = read_camera(path)
+    if abs(camera.width * height - camera.height * width) > 0.02 * camera.width * height:
+        raise UsageError(
+            f"--camera: expected a camera whose picture has the shape of what it took ({width}×{height}), found "
+            f"{camera.width}×{camera.height}; calibrate with frames of this recording."
+        )
+    return camera.resized(width, height)
 
 
 def identity(path: Path) -> str:

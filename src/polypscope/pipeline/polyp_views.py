@@ -1,7 +1,7 @@
 """Truth and prediction side by side, frame by frame, for the depth, size and propagation evaluations.
 
-Truth is a data set in the PolypSense3D layout. Predictions are folders of 16-bit depth maps and of 8-bit masks or
-probabilities with the same names (SEQUENCE/STEM.png), or the shipped models, which are then run here.
+Truth is a data set in the PolypSense3D layout. Predictions are folders of depth maps (16 bits, or NumPy arrays) and of
+8-bit masks or probabilities with the same names (SEQUENCE/STEM.png), or the shipped models, which are then run here.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ __all__ = ["Predictions", "depth_frames", "matching", "polyp_views", "sequences"
 
 _LEAST_PIXELS = 30
 _THRESHOLD = 0.5
+_PICTURES = (".png", ".tif", ".tiff")
+_SUFFIXES = {"masks": _PICTURES, "depth": (*_PICTURES, ".npy")}
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class Predictions:
 
     masks: Path | None = None
     depth: Path | None = None
+    depth_unit: float | None = None
     models: Models | None = None
     threshold: float = _THRESHOLD
     careful: bool = False
@@ -61,7 +64,7 @@ class Predictions:
             mask = measurable(self.models.seer.step(rgb), self.threshold)
         if self.depth is not None:
             found = _file(self.depth, clip.clip, stem, "depth")
-            depth = None if found is None else _read_predicted_depth(found)
+            depth = None if found is None else _read_predicted_depth(found, self.depth_unit)
         elif self.models is not None and self.models.ranger is not None and rgb is not None:
             depth = self.models.ranger.depth(rgb, camera, careful=self.careful)
         return mask, depth
@@ -139,7 +142,7 @@ def polyp_views(
             )
 
 
-def sparse_frames(points: Path, predictions_root: Path) -> Iterator[DepthFrame]:
+def sparse_frames(points: Path, predictions_root: Path, depth_unit: float | None = None) -> Iterator[DepthFrame]:
     """Depth at a few known points (forceps contacts): a table of sequence, frame, x_px, y_px and depth_mm.
 
     `frame` is the stem of the predicted map: SEQUENCE/STEM.png under the folder of predictions.
@@ -156,7 +159,7 @@ def sparse_frames(points: Path, predictions_root: Path) -> Iterator[DepthFrame]:
         found = _file(predictions_root, sequence, stem, "depth")
         if found is None:
             raise MissingInput(f"{predictions_root}: expected {sequence}/{stem}.png for the points given, found none.")
-        predicted = _read_predicted_depth(found)
+        predicted = _read_predicted_depth(found, depth_unit)
         truth = np.full(predicted.shape, np.nan, np.float32)
         for x, y, depth in known:
             row, column = round(y), round(x)
@@ -193,17 +196,19 @@ def _file(root: Path, sequence: str, stem: str, part: str) -> Path | None:
     stems = (stem, stem.zfill(6)) if stem.isdigit() else (stem,)
     for folder in (root / sequence, root / sequence / part, root):
         for name in stems:
-            for suffix in (".png", ".tif", ".tiff"):
+            for suffix in _SUFFIXES[part]:
                 path = folder / f"{name}{suffix}"
                 if path.is_file():
                     return path
     return None
 
 
-def _read_predicted_depth(path: Path) -> DepthMap:
+def _read_predicted_depth(path: Path, unit_mm: float | None) -> DepthMap:
     try:
-        return read_depth(path)
+        return read_depth(path, unit_mm=unit_mm)
     except UsageError:
+        if unit_mm is not None:
+            raise
         return read_depth(path, unit_mm=DEPTH_UNIT_MM)  # our own default where the file does not say
 
 

@@ -119,7 +119,7 @@ class Camera:
             raise RecordError.of(
                 "camera JSON",
                 expected=f'an object with "format": "{_FORMAT}"',
-                found=repr(data)[:60],
+                found=f"format {data.get('format')!r:.60}" if isinstance(data, dict) else type(data).__name__,
                 hint="write it with `polypscope calibrate` or Camera.to_json()",
             )
         fields = set(cls.__slots__)

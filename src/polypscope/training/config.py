@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from polypscope.io.paths import read_text
 from polypscope.records.errors import MissingInput, UsageError
 from polypscope.runtime.cards import list_cards
 from polypscope.training.augment import AugmentSpec
@@ -208,7 +209,7 @@ def load_recipe(path: Path) -> Recipe:
     if not path.is_file():
         raise MissingInput(f"Training recipe: expected a TOML file, found nothing at {path}.")
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        raw = tomllib.loads(read_text(path))
         config = KINDS.get(str(raw.get("kind")), TrainConfig).model_validate(raw)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"Training recipe {path}: expected TOML, found a mistake: {error}.") from error

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from polypscope.io.paths import read_text
 from polypscope.models.depth_head import DepthGraph, DepthHead
 from polypscope.models.efficientnet_lite import SCALING
 from polypscope.models.ensemble import Ensemble
@@ -299,6 +300,6 @@ def read_facts(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise MissingInput(f"{path}: expected a TOML file with the card's facts, found nothing there.")
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(read_text(path))
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path}: expected TOML, found a mistake: {error}.") from None

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from polypscope.datasets.dataset import Dataset
 from polypscope.datasets.files import ClipFiles
 from polypscope.datasets.registry import get_dataset
-from polypscope.io.paths import list_files, list_folders, require_folder
+from polypscope.io.paths import list_files, list_folders, read_text, require_folder
 from polypscope.records import Sample
 from polypscope.records.errors import DamagedInput, MissingInput, PolypscopeError, UsageError
 from polypscope.training.config import Source
@@ -89,7 +89,7 @@ def read_stems(path: Path | None) -> list[str]:
         return []
     if not path.is_file():
         raise MissingInput(f"Training data: expected a text file with one name per line, found nothing at {path}.")
-    return [Path(line.strip()).stem for line in path.read_text().split("\n") if line.strip()]
+    return [Path(line.strip()).stem for line in read_text(path).split("\n") if line.strip()]
 
 
 def read_rgb(path: Path) -> Image:
