@@ -300,6 +300,18 @@ def test_bad_recipes_are_told(config: DepthConfig, tmp_path: Path) -> None:
         train_depth(config.model_copy(update={"start": tmp_path / "absent.pt"}))
     with pytest.raises(MissingInput, match="depth head to go on from"):
         train_depth(config.model_copy(update={"head": tmp_path / "absent.pt"}), lambda _: None)
+    text, narrow, strange = (tmp_path / f"{name}.pt" for name in ("text", "narrow", "strange"))
+    text.write_text("hello")
+    torch.save({"depth": DepthHead((16, 24)).state_dict(), "channels": [16, 24]}, narrow)
+    torch.save({"weights": {}}, strange)
+    with pytest.raises(ModelError, match=r"text\.pt: expected the weights\.pt of an earlier run, found a damaged"):
+        train_depth(config.model_copy(update={"start": text}))
+    with pytest.raises(ModelError, match=r"strange\.pt: expected the weights\.pt of an earlier run, found a checkp"):
+        train_depth(config.model_copy(update={"start": strange}))
+    with pytest.raises(ModelError, match=r"text\.pt: expected a `depth\.pt` of `polypscope train`, found a dam"):
+        train_depth(config.model_copy(update={"head": text}), lambda _: None)
+    with pytest.raises(ModelError, match="found one for 16 and 24"):
+        train_depth(config.model_copy(update={"head": narrow}), lambda _: None)
     with pytest.raises(
         ModelError, match="expected a segmenter that tells feature_4, feature_8, found polypscope-depth"
     ):

@@ -121,8 +121,11 @@ def test_wrong_inputs_are_named(tmp_path: Path) -> None:
     with pytest.raises(MissingInput, match="expected a checkpoint"):
         export(tmp_path / "absent.pt", tmp_path / "x.onnx")
     (tmp_path / "text.pt").write_text("hello")
-    with pytest.raises(ModelError, match="expected a checkpoint of `polypscope train`"):
+    with pytest.raises(ModelError, match="expected a checkpoint of `polypscope train`, found a damaged file"):
         export(tmp_path / "text.pt", tmp_path / "x.onnx")
+    torch.save({"depth": {}, "channels": [24, 40]}, tmp_path / "other.pt")
+    with pytest.raises(ModelError, match="found one without its recipe"):
+        export(tmp_path / "other.pt", tmp_path / "x.onnx")
     with pytest.raises(UsageError, match="expected a multiple of 32 from 64 on, found 100"):
         export(_checkpoint(tmp_path, "unet", width=4), tmp_path / "x.onnx", size=100)
     with pytest.raises(ModelError, match=r"expected a `depth\.pt`"):
@@ -131,6 +134,8 @@ def test_wrong_inputs_are_named(tmp_path: Path) -> None:
             tmp_path / "d.onnx",
             depth=export(_checkpoint(tmp_path, "unet", width=4), tmp_path / "u.onnx", size=64).file,
         )
+    with pytest.raises(ModelError, match="found a checkpoint of another network"):
+        export(tmp_path / "other.pt", tmp_path / "d.onnx", depth=tmp_path / "u.onnx")
 
 
 def _pictures(root: Path) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +20,8 @@ from torch import Tensor, nn
 from polypscope.models.depthwise import DepthwiseConv2d
 from polypscope.models.efficientnet_lite import FEATURE_STAGES, MEAN, STAGES, STD, EfficientNetLite, MBConv
 from polypscope.models.pns_plus_stream import Merge, _pointwise, _resize
-from polypscope.records.errors import UsageError
+from polypscope.models.weights import load_checkpoint
+from polypscope.records.errors import ModelError, UsageError
 
 TYPICAL_MM = 30.0
 WIDTHS = (80, 112, 192)  # channels of the branch's own stages, at strides 16, 16 and 32, as in EfficientNet-Lite0 and 1
@@ -130,6 +132,18 @@ class DepthHead(nn.Module):
             top = survey(top, place)
         y = self.merge8(self.merge16(top, y), y8)
         return self.out(self.merge4(y, torch.cat([f4, small], 1)))
+
+
+def load_head(checkpoint: Path) -> DepthHead:
+    """The depth head in a `depth.pt` that `polypscope train` wrote."""
+    what = "a `depth.pt` of `polypscope train`"
+    content = load_checkpoint(checkpoint, what)
+    try:
+        head = DepthHead(tuple(content["channels"]))
+        head.load_state_dict(content["depth"])
+    except (KeyError, TypeError, ValueError, RuntimeError):
+        raise ModelError(f"{checkpoint}: expected {what}, found a checkpoint of another network.") from None
+    return head
 
 
 class DepthGraph(nn.Module):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -40,15 +41,21 @@ class MatchReport:
         )
 
 
+def load_checkpoint(path: Path, what: str) -> Any:
+    """What a file of torch holds, of which nothing but data is read; `what` says what it should be."""
+    if not path.is_file():
+        raise MissingInput(f"{path}: expected {what}, found nothing there; check the path.")
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except Exception:  # torch passes on whatever its readers stumble over
+        raise ModelError(
+            f"{path}: expected {what}, found a damaged file or one that is no checkpoint; check the path."
+        ) from None
+
+
 def read_checkpoint(path: Path) -> dict[str, Tensor]:
     """Tensors of a `.pth` or `.pt` file by name; a wrapper such as {"state_dict": …} and `module.` are taken off."""
-    if not path.is_file():
-        raise MissingInput(f"{path}: expected a checkpoint, found nothing there; check the path.")
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:
-        reason = " ".join(str(error).split())[:120]
-        raise ModelError(f"{path}: expected a torch checkpoint, found: {reason}; download it again.") from None
+    content = load_checkpoint(path, "a torch checkpoint")
     for key in ("state_dict", "model", "net"):
         if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
             content = content[key]

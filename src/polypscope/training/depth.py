@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset, default_collate
 
-from polypscope.models.depth_head import DepthHead
+from polypscope.models.depth_head import DepthHead, load_head
 from polypscope.models.efficientnet_lite import EfficientNetLite
 from polypscope.models.pns_plus_stream import StreamSegmenter
 from polypscope.records.errors import MissingInput, ModelError, UsageError
@@ -302,8 +302,13 @@ def _first(
     if config.head is not None and not config.head.is_file():
         raise MissingInput(f"Recipe, head: expected a depth head to go on from, found nothing at {config.head}.")
     if config.head is not None and config.head.suffix == ".pt":
-        head.load_state_dict(torch.load(config.head, weights_only=True)["depth"])
-        return head
+        known = load_head(config.head)
+        if known.channels != head.channels:
+            raise ModelError(
+                f"{config.head}: expected a head for features of {c4} and {c8} channels, found one for "
+                f"{known.channels[0]} and {known.channels[1]}."
+            )
+        return known.to(memory_format=torch.channels_last)
     if config.head is not None:
         reopen(head, config.head, *fed[0])
     else:

@@ -14,11 +14,12 @@ import torch
 from torch import nn
 
 from polypscope.io.paths import read_text
-from polypscope.models.depth_head import DepthGraph, DepthHead
+from polypscope.models.depth_head import DepthGraph, DepthHead, load_head
 from polypscope.models.efficientnet_lite import SCALING
 from polypscope.models.ensemble import Ensemble
 from polypscope.models.pns_plus_stream import State, StreamGraph, StreamSegmenter
 from polypscope.models.registry import MODELS, create
+from polypscope.models.weights import load_checkpoint
 from polypscope.records.errors import MissingInput, ModelError, UsageError
 from polypscope.runtime.backends import open_session
 from polypscope.runtime.cards import InputSpec, ModelCard, find_card
@@ -62,14 +63,12 @@ class Parity:
 
 def load_trained(checkpoint: Path) -> tuple[nn.Module, TrainConfig]:
     """The averaged weights of a `weights.pt` or `last.pt` that `polypscope train` wrote."""
-    if not checkpoint.is_file():
-        raise MissingInput(f"{checkpoint}: expected a checkpoint of `polypscope train`, found nothing there.")
+    what = "a checkpoint of `polypscope train`"
+    content = load_checkpoint(checkpoint, what)
     try:
-        content = torch.load(checkpoint, map_location="cpu", weights_only=True)
         config = TrainConfig.model_validate_json(content["config"])
-    except Exception as error:
-        reason = " ".join(str(error).split())[:120]
-        raise ModelError(f"{checkpoint}: expected a checkpoint of `polypscope train`, found: {reason}.") from None
+    except (KeyError, TypeError, ValueError):
+        raise ModelError(f"{checkpoint}: expected {what}, found one without its recipe.") from None
     model = create(config.model.name, **config.model.arguments)
     # A segmenter fresh from the image recipe has no memory and no presence head yet; untrained, they change nothing.
     missing, _ = model.load_state_dict(content.get("average", content["model"]), strict=False)
@@ -241,13 +240,7 @@ def write_depth_graph(head: DepthHead, path: Path, size: int) -> InputSpec:
 def export_depth(checkpoint: Path, out: Path, segmenter: Path, name: str, facts: dict[str, Any]) -> float:
     """Write the depth head's ONNX file and card, tied to the exported segmenter; returns the parity."""
     owner = find_card(segmenter)
-    try:
-        content = torch.load(checkpoint, map_location="cpu", weights_only=True)
-        head = DepthHead(tuple(content["channels"]))
-        head.load_state_dict(content["depth"])
-    except Exception as error:
-        reason = " ".join(str(error).split())[:120]
-        raise ModelError(f"{checkpoint}: expected a `depth.pt` of `polypscope train`, found: {reason}.") from None
+    head = load_head(checkpoint)
     partial = out.with_suffix(".part.onnx")
     spec = write_depth_graph(head.eval(), partial, owner.input.width)
     parity = measure_depth_parity(head, partial, owner.input.width)

@@ -24,7 +24,8 @@ from torch.utils.data import DataLoader, Dataset
 from polypscope.models.efficientnet_lite import EfficientNetLite, imagenet_state
 from polypscope.models.pns_plus_stream import StreamSegmenter
 from polypscope.models.registry import MODELS, create
-from polypscope.records.errors import MissingInput, UsageError
+from polypscope.models.weights import load_checkpoint
+from polypscope.records.errors import MissingInput, ModelError, UsageError
 from polypscope.runtime.allocation import keep_pages
 from polypscope.training.config import Source, TrainConfig
 from polypscope.training.data import Batches, Stills, decoded
@@ -228,8 +229,11 @@ def load_start(model: nn.Module, checkpoint: Path) -> None:
             "Recipe, start: expected the weights.pt of an earlier run or the name of a shipped model, found nothing "
             f"at {checkpoint}."
         )
-    content = torch.load(checkpoint, map_location="cpu", weights_only=True)
-    weights = content.get("average", content["model"])
+    what = "the weights.pt of an earlier run"
+    content = load_checkpoint(checkpoint, what)
+    weights = (content.get("average") or content.get("model")) if isinstance(content, dict) else None
+    if weights is None:
+        raise ModelError(f"{checkpoint}: expected {what}, found a checkpoint of something else.")
     joint = any(name.startswith("depth.") for name in weights)
     if joint and not isinstance(model, Joint):
         weights = {
