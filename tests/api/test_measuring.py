@@ -157,6 +157,12 @@ def test_predicted_depth_may_be_arrays_and_in_another_unit(
         out=tmp_path / "propagation", depth_unit=1000.0,
     ).result  # fmt: skip
     assert cells.sizes.rows, "polyps were measured"
+    cv2.imwrite(str(target / "000000.png"), np.zeros((160, 160, 3), np.uint8))  # a picture of the map, to be looked at
+    again = evaluate_depth(data, tmp_path / "predicted", out=tmp_path / "again", depth_unit=1000.0).result
+    assert again.value("absrel") == right.value("absrel")
+    for run_without_maps in (evaluate_depth, propagation):
+        with pytest.raises(UsageError, match="that it belongs to, found none"):
+            run_without_maps(str(data), out=tmp_path / "none", depth_unit=1000.0)
     with pytest.raises(UsageError, match=r"expected unit_mm 0\.01 as stated in the file"):
         evaluate_depth(data, data, out=tmp_path / "other", depth_unit=1000.0)
 

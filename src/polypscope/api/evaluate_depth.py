@@ -84,6 +84,8 @@ def depth(
         raise UsageError(
             f"fast: expected the shipped network to look, found predicted maps in {predicted}; leave one out."
         )
+    if depth_unit is not None and predicted is None:
+        raise UsageError("depth_unit: expected a folder of depth maps that it belongs to, found none; leave it out.")
     with RunLog(out, "evaluate depth", arguments) as log:
         if sparse:
             if predicted is None:

@@ -76,6 +76,8 @@ def propagation(
 
     if not truth:
         raise UsageError("truth: expected at least one data set, found none; give PATH or NAME=PATH.")
+    if depth_unit is not None and depth is None:
+        raise UsageError("depth_unit: expected a folder of depth maps that it belongs to, found none; leave it out.")
     sets = [tuple(text.split("=", 1)) if "=" in text else (Path(text).name, text) for text in truth]
     classes = sizes.CLINICAL if bins == "clinical" else sizes.PAPER
     known = None

@@ -33,7 +33,7 @@ __all__ = ["Predictions", "depth_frames", "matching", "polyp_views", "sequences"
 _LEAST_PIXELS = 30
 _THRESHOLD = 0.5
 _PICTURES = (".png", ".tif", ".tiff")
-_SUFFIXES = {"masks": _PICTURES, "depth": (*_PICTURES, ".npy")}
+_SUFFIXES = {"masks": _PICTURES, "depth": (".npy", *_PICTURES)}  # beside an array, a picture is there to be looked at
 
 
 @dataclass(frozen=True)
@@ -41,15 +41,15 @@ class Predictions:
     """Where predictions come from: folders, or models that are run; either part may be missing.
 
     With `careful`, a depth network looks at each frame in all its flips and quarter turns, as `polypscope measure` lets
-    it.
+    it. `depth_unit` is the unit in mm of depth maps that do not say theirs.
     """
 
     masks: Path | None = None
     depth: Path | None = None
-    depth_unit: float | None = None
     models: Models | None = None
     threshold: float = _THRESHOLD
     careful: bool = False
+    depth_unit: float | None = None
 
     def of(
         self, clip: ClipFiles, stem: str, image: Path, camera: Camera
