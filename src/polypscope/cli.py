@@ -207,7 +207,7 @@ def build_app(arguments: Sequence[str] = ()):  # type: ignore[no-untyped-def]  #
         help=_HELP,
         help_epilogue=_EPILOGUE,
         version=__version__,
-        help_format="plaintext",
+        help_format="markdown",
         result_action="return_value",
     )
     groups: dict[str, App] = {}

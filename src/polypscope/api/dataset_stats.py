@@ -31,13 +31,13 @@ def dataset_statistics(
 ) -> DatasetStatistics:
     """Draw centre bias, polyp size, contrast and attribute counts of data sets with masks.
 
-    Contrast needs the frames: they are looked for as Frame/<clip>/ or images/ beside the masks. Several roots are drawn
-    side by side.
+    Contrast needs the frames: they are looked for as `Frame/<clip>/` or images/ beside the masks. Several roots are
+    drawn side by side.
 
     Parameters
     ----------
     roots
-        Folders of masks (SUN-SEG roots, data sets with GT/<clip>/, clip folders, masks/).
+        Folders of masks (SUN-SEG roots, data sets with `GT/<clip>/`, clip folders, masks/).
     out
         Folder for statistics.json, frames.parquet, pictures and report.html. Without it, a table is only printed.
     attributes

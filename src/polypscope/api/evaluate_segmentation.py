@@ -52,8 +52,8 @@ def evaluate_segmentation(
 ) -> SegmentationScores:
     """Score predicted masks by the SUN-SEG, still-image or PolypSense3D protocol.
 
-    Truth and predictions are folders of 8-bit images with the same frame names: GT/<clip>/*.png (SUN-SEG, with or
-    without its Test…Dataset/Seen levels), <clip>/*.png, or masks/*.png. Predictions mirror the truth without the GT
+    Truth and predictions are folders of 8-bit images with the same frame names: `GT/<clip>/*.png` (SUN-SEG, with or
+    without its Test…Dataset/Seen levels), `<clip>/*.png`, or `masks/*.png`. Predictions mirror the truth without the GT
     level. Several prediction folders, or one that holds several, are ranked side by side with published results.
 
     Parameters

@@ -58,7 +58,7 @@ def derive_labels(
     Parameters
     ----------
     root
-        Folder of masks: a SUN-SEG root, a data set with GT/<clip>/, clip folders, or masks/.
+        Folder of masks: a SUN-SEG root, a data set with `GT/<clip>/`, clip folders, or masks/.
     out
         Where to write; beside the masks (inside root) without it.
     kinds
