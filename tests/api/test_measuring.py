@@ -156,7 +156,10 @@ def test_predicted_depth_may_be_arrays_and_in_another_unit(
         str(data), masks=folder / "masks", depth=tmp_path / "predicted", models=False, every=1,
         out=tmp_path / "propagation", depth_unit=1000.0,
     ).result  # fmt: skip
-    assert cells.sizes.rows, "polyps were measured"
+    measured = [row for row in cells.sizes.rows if "true mask, predicted depth" in row.estimates_mm]
+    assert measured, "a polyp was measured with the maps"
+    for row in measured:
+        assert row.estimates_mm["true mask, predicted depth"] == pytest.approx(row.true_mm, rel=0.3)
     cv2.imwrite(str(target / "000000.png"), np.zeros((160, 160, 3), np.uint8))  # a picture of the map, to be looked at
     again = evaluate_depth(data, tmp_path / "predicted", out=tmp_path / "again", depth_unit=1000.0).result
     assert again.value("absrel") == right.value("absrel")

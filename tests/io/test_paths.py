@@ -11,12 +11,13 @@ from polypscope.io.paths import (
     atomic_path,
     list_files,
     natural_key,
+    read_text,
     require_file,
     require_folder,
     safe_join,
     write_text,
 )
-from polypscope.records.errors import InputError, MissingInput, OutputError, UnsafeInput
+from polypscope.records.errors import DamagedInput, InputError, MissingInput, OutputError, UnsafeInput
 
 
 @given(st.lists(st.integers(0, 10**6), unique=True))
@@ -74,6 +75,17 @@ def test_required_paths_say_what_they_found(tmp_path: Path) -> None:
         require_file(tmp_path / "no", "image")
     with pytest.raises(InputError, match="found a file"):
         require_folder(tmp_path / "empty")
+
+
+def test_text_may_be_empty_but_must_be_text(tmp_path: Path) -> None:
+    path = tmp_path / "names.txt"
+    path.write_text("")
+    assert read_text(path) == ""
+    path.write_bytes("Härte\n".encode())
+    assert read_text(path) == "Härte\n"
+    path.write_bytes("Härte\n".encode("latin-1"))
+    with pytest.raises(DamagedInput, match=r"expected text in UTF-8, found another encoding .*\(byte 1\)"):
+        read_text(path)
 
 
 def test_links_out_of_the_root_are_refused(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_a_camera_comes_from_a_file_or_a_field_of_view(tmp_path: Path) -> None:
     ("content", "kind", "words"),
     [
         (None, MissingInput, "calibrate"),
-        (b"\x89PNG", DamagedInput, "expected a text file in UTF-8, found another encoding or no text at all"),
+        (b"\x89PNG", DamagedInput, "expected text in UTF-8, found another encoding or no text at all"),
         (b"fx = 500", DamagedInput, "expected JSON text"),
         (b"[1]", DamagedInput, 'expected an object with "format": "polypscope-camera", found list'),
         (b'{"format": "colmap"}', DamagedInput, "found format 'colmap'"),

@@ -304,9 +304,9 @@ def test_bad_recipes_are_told(config: DepthConfig, tmp_path: Path) -> None:
     text.write_text("hello")
     torch.save({"depth": DepthHead((16, 24)).state_dict(), "channels": [16, 24]}, narrow)
     torch.save({"weights": {}}, strange)
-    with pytest.raises(ModelError, match=r"text\.pt: expected the weights\.pt of an earlier run, found a damaged"):
+    with pytest.raises(ModelError, match=r"text\.pt: expected a weights\.pt of an earlier run, found a damaged"):
         train_depth(config.model_copy(update={"start": text}))
-    with pytest.raises(ModelError, match=r"strange\.pt: expected the weights\.pt of an earlier run, found a checkp"):
+    with pytest.raises(ModelError, match=r"strange\.pt: expected a weights\.pt of an earlier run, found a checkp"):
         train_depth(config.model_copy(update={"start": strange}))
     with pytest.raises(ModelError, match=r"text\.pt: expected a `depth\.pt` of `polypscope train`, found a dam"):
         train_depth(config.model_copy(update={"head": text}), lambda _: None)

@@ -123,6 +123,9 @@ def test_wrong_inputs_are_named(tmp_path: Path) -> None:
     (tmp_path / "text.pt").write_text("hello")
     with pytest.raises(ModelError, match="expected a checkpoint of `polypscope train`, found a damaged file"):
         export(tmp_path / "text.pt", tmp_path / "x.onnx")
+    torch.save(torch.ones(3), tmp_path / "tensor.pt")
+    with pytest.raises(ModelError, match="expected a checkpoint of `polypscope train`, found Tensor"):
+        export(tmp_path / "tensor.pt", tmp_path / "x.onnx")
     torch.save({"depth": {}, "channels": [24, 40]}, tmp_path / "other.pt")
     with pytest.raises(ModelError, match="found one without its recipe"):
         export(tmp_path / "other.pt", tmp_path / "x.onnx")

@@ -13,11 +13,12 @@ __all__ = ["read_camera"]
 
 def read_camera(path: str | Path) -> Camera:
     """The camera in a JSON file."""
-    if not Path(path).exists():
+    try:
+        path = require_file(path, "camera file")
+    except MissingInput:
         raise MissingInput(
             f"{path}: expected a camera file, found nothing there; make one with `polypscope calibrate`."
-        )
-    path = require_file(path, "camera file")
+        ) from None
     try:
         return Camera.from_json(read_text(path))
     except RecordError as error:

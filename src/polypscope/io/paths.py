@@ -108,15 +108,14 @@ def require_file(path: str | Path, what: str = "file") -> Path:
     return path
 
 
-def read_text(path: str | Path, what: str = "text file") -> str:
-    """What a text file in UTF-8 says, else one sentence on what it is."""
-    path = require_file(path, what)
+def read_text(path: Path) -> str:
+    """What a file says that is there and should be text in UTF-8; it may be empty."""
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise DamagedInput(
-            f"{path}: expected {_with_article(what)} in UTF-8, found another encoding or no text at all (byte "
-            f"{error.start}); check the path, or save it as UTF-8."
+            f"{path}: expected text in UTF-8, found another encoding or no text at all (byte {error.start}); check the "
+            "path, or save it as UTF-8."
         ) from None
 
 

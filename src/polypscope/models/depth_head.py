@@ -136,13 +136,13 @@ class DepthHead(nn.Module):
 
 def load_head(checkpoint: Path) -> DepthHead:
     """The depth head in a `depth.pt` that `polypscope train` wrote."""
-    what = "a `depth.pt` of `polypscope train`"
+    what = "`depth.pt` of `polypscope train`"
     content = load_checkpoint(checkpoint, what)
     try:
         head = DepthHead(tuple(content["channels"]))
         head.load_state_dict(content["depth"])
     except (KeyError, TypeError, ValueError, RuntimeError):
-        raise ModelError(f"{checkpoint}: expected {what}, found a checkpoint of another network.") from None
+        raise ModelError(f"{checkpoint}: expected a {what}, found a checkpoint of another network.") from None
     return head
 
 

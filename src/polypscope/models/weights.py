@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from polypscope.records.errors import MissingInput, ModelError
+from polypscope.io.paths import require_file
+from polypscope.records.errors import ModelError
 
 NameMap = Iterable[tuple[str, str]]
 """(our prefix, their prefix) pairs; the first that fits is used."""
@@ -41,27 +42,31 @@ class MatchReport:
         )
 
 
-def load_checkpoint(path: Path, what: str) -> Any:
-    """What a file of torch holds, of which nothing but data is read; `what` says what it should be."""
-    if not path.is_file():
-        raise MissingInput(f"{path}: expected {what}, found nothing there; check the path.")
+def load_checkpoint(path: Path, what: str) -> Mapping[str, Any]:
+    """What a file of torch holds by name, of which nothing but data is read; `what` says what it should be."""
+    path = require_file(path, what)
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except Exception:  # torch passes on whatever its readers stumble over
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except MemoryError:
+        raise
+    except Exception as error:  # of a file that is no checkpoint, torch's readers raise nearly anything
         raise ModelError(
-            f"{path}: expected {what}, found a damaged file or one that is no checkpoint; check the path."
-        ) from None
+            f"{path}: expected a {what}, found a damaged file or one that is no checkpoint; check the path."
+        ) from error
+    if not isinstance(content, Mapping):
+        raise ModelError(f"{path}: expected a {what}, found {type(content).__name__}; check the path.")
+    return content
 
 
 def read_checkpoint(path: Path) -> dict[str, Tensor]:
     """Tensors of a `.pth` or `.pt` file by name; a wrapper such as {"state_dict": …} and `module.` are taken off."""
-    content = load_checkpoint(path, "a torch checkpoint")
+    content = load_checkpoint(path, "torch checkpoint")
     for key in ("state_dict", "model", "net"):
-        if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
+        if isinstance(content.get(key), Mapping):
             content = content[key]
             break
-    if not isinstance(content, Mapping) or not content:
-        raise ModelError(f"{path}: expected named tensors, found {type(content).__name__}; give a state dict.")
+    if not content:
+        raise ModelError(f"{path}: expected named tensors, found none; give a state dict.")
     return {str(name).removeprefix("module."): value for name, value in content.items() if isinstance(value, Tensor)}
 
 

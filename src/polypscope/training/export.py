@@ -63,12 +63,12 @@ class Parity:
 
 def load_trained(checkpoint: Path) -> tuple[nn.Module, TrainConfig]:
     """The averaged weights of a `weights.pt` or `last.pt` that `polypscope train` wrote."""
-    what = "a checkpoint of `polypscope train`"
+    what = "checkpoint of `polypscope train`"
     content = load_checkpoint(checkpoint, what)
     try:
         config = TrainConfig.model_validate_json(content["config"])
     except (KeyError, TypeError, ValueError):
-        raise ModelError(f"{checkpoint}: expected {what}, found one without its recipe.") from None
+        raise ModelError(f"{checkpoint}: expected a {what}, found one without its recipe.") from None
     model = create(config.model.name, **config.model.arguments)
     # A segmenter fresh from the image recipe has no memory and no presence head yet; untrained, they change nothing.
     missing, _ = model.load_state_dict(content.get("average", content["model"]), strict=False)

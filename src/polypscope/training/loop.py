@@ -229,11 +229,11 @@ def load_start(model: nn.Module, checkpoint: Path) -> None:
             "Recipe, start: expected the weights.pt of an earlier run or the name of a shipped model, found nothing "
             f"at {checkpoint}."
         )
-    what = "the weights.pt of an earlier run"
+    what = "weights.pt of an earlier run"
     content = load_checkpoint(checkpoint, what)
-    weights = (content.get("average") or content.get("model")) if isinstance(content, dict) else None
+    weights = content.get("average") or content.get("model")
     if weights is None:
-        raise ModelError(f"{checkpoint}: expected {what}, found a checkpoint of something else.")
+        raise ModelError(f"{checkpoint}: expected a {what}, found a checkpoint of something else.")
     joint = any(name.startswith("depth.") for name in weights)
     if joint and not isinstance(model, Joint):
         weights = {
